@@ -1,10 +1,11 @@
 //! Blocks in shards: every operation that copies know, with bricks that fail.
 
-use crate::support::{VOLUME, World, all_copies, content, eventually, id, shard};
+use crate::support::{MemBrick, VOLUME, World, all_copies, content, eventually, id, shard};
 use bytes::Bytes;
 use shoal_cluster::{Command, ReplicatedBlocks};
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, NodeId};
 use shoal_wire::{BlockError, VolumeBlocks};
+use std::sync::Arc;
 
 const LEN: usize = 300_000;
 
@@ -82,22 +83,67 @@ fn short_block_is_kept_in_one_more_copy_than_there_are_parity_shards() {
     assert_eq!(blocks.fetch(id(1), group, 0, 70_000).expect("bricks are up"), block);
 }
 
+/// How a brick loses a shard.
+type Way = fn(&MemBrick, BlockId);
+
+const WAYS: [Way; 3] =
+    [|brick, _| brick.set_down(true), |brick, name| brick.damage(name), |brick, _| brick.wipe()];
+
+/// All sets of at least one of so many shards, as bits.
+fn losses(shards: u8) -> impl Iterator<Item = u32> {
+    1..1u32 << shards
+}
+
+/// A block in shards, some of which are lost then.
+fn with_losses(
+    (data, parity): (u8, u8),
+    lost: u32,
+    way: Way,
+) -> (Arc<World>, Arc<ReplicatedBlocks>, BlockGroup, Bytes) {
+    let (world, blocks) = World::sharded(data, parity, u32::from(data + parity));
+    let (block, group) = store(&blocks, 1);
+    for (index, brick) in group.shards().filter(|(index, _)| lost & (1 << index) != 0) {
+        way(&world.mem(brick), name(1, index));
+    }
+    (world, blocks, group, block)
+}
+
 #[test]
 fn every_pattern_of_up_to_m_dead_or_damaged_or_wiped_bricks_is_read_through() {
-    for (data, parity) in [(2, 1), (4, 2), (3, 3)] {
-        let nodes = u32::from(data + parity);
-        for lost in (1..1u32 << nodes).filter(|lost| lost.count_ones() <= u32::from(parity)) {
-            for way in 0..3 {
-                let (world, blocks) = World::sharded(data, parity, nodes);
-                let (block, group) = store(&blocks, 1);
-                for (index, brick) in group.shards().filter(|(index, _)| lost & (1 << index) != 0) {
-                    match way {
-                        0 => world.mem(brick).set_down(true),
-                        1 => world.mem(brick).damage(name(1, index)),
-                        _ => world.mem(brick).wipe(),
-                    }
-                }
+    for (data, parity) in [(2, 1), (2, 2), (4, 2), (3, 3)] {
+        for lost in losses(data + parity).filter(|lost| lost.count_ones() <= u32::from(parity)) {
+            for way in WAYS {
+                let (_world, blocks, group, block) = with_losses((data, parity), lost, way);
                 assert_reads(&blocks, 1, group, &block);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_pattern_of_up_to_m_slow_bricks_is_read_through() {
+    std::thread::scope(|scope| {
+        for (data, parity) in [(2, 1), (2, 2), (4, 2)] {
+            for lost in losses(data + parity).filter(|lost| lost.count_ones() <= u32::from(parity)) {
+                scope.spawn(move || {
+                    let slow: Way = |brick, _| brick.set_stuck(true);
+                    let (world, blocks, group, block) = with_losses((data, parity), lost, slow);
+                    assert_reads(&blocks, 1, group, &block);
+                    world.ids().into_iter().for_each(|brick| world.mem(brick).set_stuck(false));
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn every_pattern_of_m_and_one_more_loss_is_an_error_and_never_other_bytes() {
+    for (data, parity) in [(2, 1), (2, 2), (4, 2)] {
+        for lost in losses(data + parity).filter(|lost| lost.count_ones() == u32::from(parity) + 1) {
+            for way in WAYS {
+                let (_world, blocks, group, _) = with_losses((data, parity), lost, way);
+                let whole = blocks.fetch(id(1), group, 0, LEN as u32);
+                assert!(whole.is_err(), "{data}+{parity} without {lost:b}: {group:?}");
             }
         }
     }
