@@ -40,7 +40,7 @@ mod shards;
 mod store;
 mod tier;
 
-use crate::limits::{ROOM_LOW_BYTES, SUSPECT_FOR};
+use crate::limits::{ROOM_LOW_BYTES, SHARDED_BYTES_MIN, SUSPECT_FOR};
 use crate::map::{BrickState, ClusterMap};
 use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
@@ -63,6 +63,10 @@ pub trait Bricks: Send + Sync + 'static {
     fn map(&self) -> Arc<ClusterMap>;
     /// The node that this process runs on, if it is one of the cluster's.
     fn here(&self) -> Option<NodeId>;
+    /// A block shorter than this, in bytes, is stored as copies in a volume of shards, too.
+    fn sharded_bytes_min(&self) -> u64 {
+        SHARDED_BYTES_MIN
+    }
 }
 
 type Callback = Box<dyn Fn() + Send + Sync>;

@@ -19,6 +19,7 @@ use support::*;
 const SETTINGS: TierSettings = TierSettings {
     detaching: false,
     demote_after_s: 60,
+    rest_s: 10,
     promote_reads: 3,
     high_percent: 90,
     low_percent: 70,

@@ -1,21 +1,28 @@
 //! Limits that no part may exceed while a world lives, and what must be empty when all clients have
 //! unmounted.
 
+use crate::brick::SimBrick;
 use crate::cluster::Cluster;
 use crate::findings::Findings;
 use crate::programs::Programs;
 use shoal_client::limits::{UNCOMMITTED_BYTES_MAX, WALK_AHEAD_BYTES_MAX};
+use shoal_cluster::blocks::names;
 use shoal_meta::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::query;
 use shoal_runtime::time::Duration;
+use shoal_types::{BlockGroup, BlockId, BrickId, Tier};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// When all faults are over, what a departed client held is released within this.
 const LET_GO_WITHIN: Duration = Duration::from_secs(90);
 /// What a full cache may hold in addition, since it cannot be evicted: changes that are not committed, and
 /// entries in use.
 const CACHE_SLACK_BYTES: u64 = 1 << 20;
-/// Blocks with too few copies that are examined at one moment.
-const BLOCKS_LOOKED_AT_MAX: usize = 100;
+/// Blocks that are examined at one moment: more than worlds have.
+const BLOCKS_LOOKED_AT_MAX: usize = 1000;
 
 /// The counters of a mount, each with its limit.
 fn of_mount(cache_bytes: u64) -> [(&'static str, u64); 3] {
@@ -62,14 +69,53 @@ pub fn look(cluster: &Cluster, programs: &Programs, findings: &Findings, mounts:
     }
 }
 
-/// Checks that no committed content is on fewer bricks than a majority of the copies that the volume wants.
-pub fn look_at_copies(cluster: &Cluster, findings: &Findings) {
-    let Some(server) = cluster.leader().and_then(|leader| cluster.servers.get(leader)) else { return };
-    // A server that is not the leader, or not yet, does not answer.
-    let Ok(blocks) = server.degraded(BLOCKS_LOOKED_AT_MAX) else { return };
-    let majority = usize::from(cluster.replica()) / 2 + 1;
-    if let Some((id, info)) = blocks.iter().find(|(_, info)| info.group.len() < majority) {
-        findings.add(format!("block {id} is committed, but only on {:?}", info.group));
+/// Checks that all committed content is on as many bricks as was promised, and that each brick that its record
+/// names has it, also while it is moved. Where copies are damaged, blocks are only noted.
+pub fn look_at_blocks(cluster: &Cluster, findings: &Findings, has_damage: bool) {
+    // Meanwhile another node may lead, and delete what this one still knows: such a block is fine when it is
+    // looked at again.
+    let short = short_blocks(cluster, findings).filter(|short| !short.is_empty() && !has_damage);
+    let Some(short) = short else { return };
+    let Some(again) = short_blocks(cluster, findings) else { return };
+    let is_known = |block: &String| findings.list.borrow().contains(block);
+    if let Some(block) = short.iter().find(|block| again.contains(block) && !is_known(block)) {
+        findings.add(block.clone());
+    }
+}
+
+/// Blocks on too few bricks, in words. `None`: there is no leader that is up to date.
+fn short_blocks(cluster: &Cluster, findings: &Findings) -> Option<Vec<String>> {
+    let server = cluster.leader().and_then(|leader| cluster.servers.get(leader))?;
+    if !server.replica().leads() {
+        return None;
+    }
+    let blocks = query::blocks(&server.replica().store().snapshot(), None, BLOCKS_LOOKED_AT_MAX).ok()?;
+    let holds = |(id, brick): (BrickId, &Arc<SimBrick>)| Some((id, brick.holds().ok()?));
+    let there: BTreeMap<BrickId, BTreeSet<BlockId>> = cluster.bricks.all().filter_map(holds).collect();
+    let mut short = Vec::new();
+    for (id, block) in blocks.into_iter().filter(|(_, block)| block.refs > 0) {
+        let group = block.info.group;
+        findings.places.borrow_mut().see(id, &group);
+        if !is_promised(&group, usize::from(cluster.layout().replica)) {
+            short.push(format!("block {id} is committed, but only on {group:?}"));
+        }
+        let lacks = |brick: &BrickId| {
+            !there.get(brick).is_some_and(|has| has.contains(&names::on_brick(id, &group, *brick)))
+        };
+        if let Some(brick) = group.bricks().find(lacks) {
+            short.push(format!("block {id} is said to be on {group:?}, and {brick} does not have it"));
+        }
+    }
+    Some(short)
+}
+
+/// Whether a group is as large as a write or a move must leave it: on the hot tier all copies, of shards one
+/// more than give the block back, of other copies a majority.
+fn is_promised(group: &BlockGroup, replica: usize) -> bool {
+    match group.data_shards() {
+        0 if group.tier() == Tier::Hot => !group.is_short_of(replica),
+        0 => group.len() > replica / 2,
+        data => group.len() > data,
     }
 }
 

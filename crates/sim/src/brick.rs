@@ -5,25 +5,24 @@
 //! repairs. Every machine that uses bricks has its own view of which ones answer. Block files lose nothing in
 //! a crash: what `put` promises is tested beside that code.
 
+use crate::layout::{FIRST_CLIENT, Layout, brick_dir};
 use crate::network::OneThread;
 use crate::scheduler::{Machine, Scheduler};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_brick::Brick;
-use shoal_cluster::map::NextIds;
-use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks};
+use shoal_cluster::{BrickState, Bricks, ClusterMap, ReplicatedBlocks};
+use shoal_meta::TierSettings;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
-use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Tier};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bricks of the volume: more than copies of a block, so that another brick can replace one.
-pub const BRICKS: u16 = 4;
-/// Capacity of a brick, never exhausted.
+/// Capacity of a brick of the cold tier, never exhausted.
 const ROOM_BYTES: u64 = 1 << 40;
 /// Longest time of a request, in microseconds ...
 const REQUEST_US_MAX: u64 = 2_000;
@@ -33,6 +32,8 @@ const SLOW_ONE_OF: u32 = 30;
 const SLOW_US_MAX: u64 = 300_000;
 /// ... and a slow brick takes up to this for each request.
 const VERY_SLOW_US_MAX: u64 = 4_000_000;
+/// Longest time for which a client uses an old map, in nanoseconds.
+const OLD_MAP_NS_MAX: u64 = 5_000_000_000;
 /// Blocks in one page of a listing. The worlds store so few that a larger page would never be full.
 const LIST_BLOCKS_MAX: usize = 1;
 /// Bytes of a block's file that are inverted to damage it.
@@ -51,13 +52,15 @@ pub struct SimBrick {
     world: OneThread<Rc<Scheduler>>,
     brick: Arc<Brick>,
     dir: PathBuf,
+    room_bytes: u64,
     trouble: Mutex<Trouble>,
 }
 
 impl SimBrick {
-    fn new(world: &Rc<Scheduler>, dir: &Path) -> SimBrick {
+    fn new(world: &Rc<Scheduler>, dir: &Path, room_bytes: u64) -> SimBrick {
         Brick::format(dir).expect("a brick can be made");
         SimBrick {
+            room_bytes,
             world: OneThread(world.clone()),
             brick: Brick::open(dir).expect("a new brick can be opened"),
             dir: dir.to_owned(),
@@ -85,12 +88,23 @@ impl SimBrick {
         }
         Ok(all)
     }
+
+    /// Bytes that its blocks take. Those of a brick that is never exhausted are not counted.
+    fn used_bytes(&self) -> Result<u64, BlockError> {
+        if self.room_bytes >= ROOM_BYTES {
+            return Ok(0);
+        }
+        // A damaged block may not tell its length.
+        let bytes = |id| self.brick.length(id).map_or(0, u64::from);
+        Ok(self.holds()?.into_iter().map(bytes).sum())
+    }
 }
 
 impl BlockService for SimBrick {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         self.pass()?;
-        if self.trouble.lock().full {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        if self.trouble.lock().full || self.used_bytes()? + bytes > self.room_bytes {
             return Err(BlockError::Full);
         }
         self.brick.put(id, parts)?;
@@ -143,42 +157,107 @@ impl BlockService for SimBrick {
 
     fn statfs(&self) -> Result<Statfs, BlockError> {
         self.pass()?;
-        Ok(Statfs { total_bytes: ROOM_BYTES, free_bytes: ROOM_BYTES, ..Statfs::default() })
+        let free_bytes = self.room_bytes.saturating_sub(self.used_bytes()?);
+        Ok(Statfs { total_bytes: self.room_bytes, free_bytes, ..Statfs::default() })
     }
+
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.pass()?;
+        self.brick.check(id)
+    }
+
+    /// Sorted, like the sessions.
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        self.pass()?;
+        let mut reads = self.brick.take_reads()?;
+        reads.sort_unstable();
+        Ok(reads)
+    }
+}
+
+/// A map, and since when machines know it, in nanoseconds of the world.
+struct Published {
+    map: Arc<ClusterMap>,
+    to_servers_ns: u64,
+    to_clients_ns: u64,
 }
 
 /// All bricks of a world.
 pub struct BrickSet {
+    world: OneThread<Rc<Scheduler>>,
     bricks: BTreeMap<BrickId, Arc<SimBrick>>,
-    map: Arc<ClusterMap>,
+    /// The newest last.
+    maps: Mutex<Vec<Published>>,
     volume: GroupId,
+    layout: Layout,
 }
 
 impl BrickSet {
-    /// For a volume that wants `replica` copies, with the files below a directory.
-    pub fn new(world: &Rc<Scheduler>, volume: GroupId, replica: u8, dir: &Path) -> BrickSet {
-        let mut map = ClusterMap { epoch: 1, cluster: 1, ..ClusterMap::default() };
-        let mut bricks = BTreeMap::new();
-        for number in 1..=BRICKS {
-            let (id, node) = (BrickId(number), NodeId(number.into()));
-            let path = dir.join(format!("brick-{number}"));
-            bricks.insert(id, Arc::new(SimBrick::new(world, &path)));
-            let state = shoal_cluster::BrickState::Active;
-            map.bricks.insert(id, shoal_cluster::Brick { node, path, volume, state, replaced: false });
-        }
-        map.next = NextIds { brick: BRICKS + 1, ..NextIds::default() };
-        let volume_in_map = shoal_cluster::Volume {
-            name: "world".into(),
-            replica,
-            state: shoal_cluster::VolumeState::Started,
-            replicas: Vec::new(),
-            bricks: bricks.keys().copied().collect(),
-            options: BTreeMap::new(),
-            created: Timestamp::default(),
-            rebalance: 0,
+    /// The bricks of a layout, with their files below a directory.
+    pub fn new(world: &Rc<Scheduler>, volume: GroupId, layout: Layout, dir: &Path) -> BrickSet {
+        let hot_bytes = layout.hot.map_or(ROOM_BYTES, |hot| hot.brick_bytes);
+        let brick = |number| {
+            let id = BrickId(number);
+            let room_bytes = if layout.tier_of(id) == Tier::Hot { hot_bytes } else { ROOM_BYTES };
+            (id, Arc::new(SimBrick::new(world, &brick_dir(dir, number), room_bytes)))
         };
-        map.volumes.insert(volume, volume_in_map);
-        BrickSet { bricks, map: Arc::new(map), volume }
+        let bricks = (1..=layout.bricks()).map(brick).collect();
+        let first = Published { map: Arc::new(layout.map(dir)), to_servers_ns: 0, to_clients_ns: 0 };
+        let (world, maps) = (OneThread(world.clone()), Mutex::new(vec![first]));
+        BrickSet { world, bricks, maps, volume, layout }
+    }
+
+    /// The newest map that machines with servers, or with clients, know.
+    fn map(&self, since: impl Fn(&Published) -> u64) -> Arc<ClusterMap> {
+        let (maps, now) = (self.maps.lock(), self.world.0.time_ns());
+        let known = maps.iter().rev().find(|published| since(published) <= now);
+        known.map(|published| published.map.clone()).unwrap_or_default()
+    }
+
+    /// Begins to drain a brick, unless its tier has too few others. Servers know it at once, and clients some
+    /// seconds later. Answers whether it is drained now.
+    pub fn drain(&self, number: u16) -> bool {
+        let (brick, mut map) = (BrickId(number), (*self.map(|published| published.to_servers_ns)).clone());
+        let tier = map.tier_of(self.volume, brick);
+        let is_active = |it: &shoal_cluster::Brick| it.state == BrickState::Active;
+        let left = map.bricks_in(self.volume, tier).filter(|(id, it)| *id != brick && is_active(it)).count();
+        if left < self.layout.width(tier) {
+            return false;
+        }
+        let Some(drained) = map.bricks.get_mut(&brick) else { return false };
+        drained.state = BrickState::Draining;
+        self.publish(map);
+        true
+    }
+
+    /// Begins to empty the hot tier, if there is one. Answers whether it is being emptied now.
+    pub fn detach(&self) -> bool {
+        let mut map = (*self.map(|published| published.to_servers_ns)).clone();
+        let Some(tier) = map.tiers.get_mut(&self.volume) else { return false };
+        tier.detaching = true;
+        self.publish(map);
+        true
+    }
+
+    fn publish(&self, mut map: ClusterMap) {
+        map.epoch += 1;
+        let to_servers_ns = self.world.0.time_ns();
+        let to_clients_ns = to_servers_ns + self.world.0.below(OLD_MAP_NS_MAX);
+        self.maps.lock().push(Published { map: Arc::new(map), to_servers_ns, to_clients_ns });
+    }
+
+    /// When blocks are moved between tiers, if there is a hot one.
+    pub fn tier_settings(&self) -> Option<TierSettings> {
+        let map = self.map(|published| published.to_servers_ns);
+        let detaching = map.tiers.get(&self.volume)?.detaching;
+        self.layout.hot.map(|hot| TierSettings { detaching, ..hot.settings })
+    }
+
+    /// The bricks that are being drained.
+    pub fn draining(&self) -> Vec<BrickId> {
+        let map = self.map(|published| published.to_servers_ns);
+        let is_draining = |it: &shoal_cluster::Brick| it.state == BrickState::Draining;
+        map.bricks.iter().filter(|(_, it)| is_draining(it)).map(|(id, _)| *id).collect()
     }
 
     /// The bricks as one machine sees them.
@@ -254,9 +333,15 @@ impl Bricks for View {
         self.bricks.bricks.get(&id).map(|brick| brick.clone() as Arc<dyn BlockService>)
     }
     fn map(&self) -> Arc<ClusterMap> {
-        self.bricks.map.clone()
+        match self.machine >= FIRST_CLIENT {
+            true => self.bricks.map(|published| published.to_clients_ns),
+            false => self.bricks.map(|published| published.to_servers_ns),
+        }
     }
     fn here(&self) -> Option<NodeId> {
-        (self.machine <= u32::from(BRICKS)).then_some(NodeId(self.machine))
+        (self.machine <= u32::from(self.bricks.layout.bricks())).then_some(NodeId(self.machine))
+    }
+    fn sharded_bytes_min(&self) -> u64 {
+        self.bricks.layout.sharded_bytes_min
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::brick::BrickSet;
 use crate::disk::Disks;
+pub use crate::layout::FIRST_CLIENT;
+use crate::layout::{Layout, VOLUME};
 use crate::network::Network;
 use crate::remote::{Group, NetworkPeers, Servers};
 use crate::scheduler::{Machine, Scheduler};
@@ -21,10 +23,6 @@ use std::sync::Arc;
 pub const NODES: Machine = 3;
 /// The machine that replaces one of them.
 pub const SPARE: Machine = NODES + 1;
-/// The first machine with a client.
-pub const FIRST_CLIENT: Machine = 11;
-/// The world's volume.
-const VOLUME: u128 = 0x51;
 /// A new machine has replaced a replica within this.
 const REPLACED_WITHIN: Duration = Duration::from_secs(60);
 /// How often all bricks are swept. It is short, as the worlds are.
@@ -58,10 +56,10 @@ pub struct Settings {
     pub log_bytes: u64,
     /// Content up to this size is inline, in bytes.
     pub inline_bytes: u32,
-    /// Copies of a block.
-    pub replica: u8,
     /// Bytes that a mount caches.
     pub cache_bytes: usize,
+    /// How blocks are on the bricks.
+    pub layout: Layout,
 }
 
 fn replica_on(node: Machine) -> ReplicaId {
@@ -77,7 +75,7 @@ impl Cluster {
             world: world.clone(),
             network: Network::new(world),
             servers,
-            bricks: Arc::new(BrickSet::new(world, GroupId(VOLUME), settings.replica, dir)),
+            bricks: Arc::new(BrickSet::new(world, GroupId(VOLUME), settings.layout, dir)),
             disks: disks.clone(),
             dir: dir.to_owned(),
             settings,
@@ -135,7 +133,8 @@ impl Cluster {
         self.starting.borrow_mut().insert(node);
         self.on(node, "start", move || {
             let founders = first.then(|| cluster.nodes().into_iter().map(replica_on).collect());
-            let Settings { log_bytes, replica, .. } = cluster.settings;
+            let Settings { log_bytes, layout, .. } = cluster.settings;
+            let replica = layout.replica;
             let log_bytes = Some(log_bytes);
             let sweep_every = Some(SWEEP_EVERY);
             let options =
@@ -146,6 +145,7 @@ impl Cluster {
             let returns = blocks.clone();
             match Server::open_replica(&home, blocks, options, replica, cluster.peers(node)) {
                 Ok(server) => {
+                    server.set_tiers(cluster.bricks.tier_settings());
                     let told = Arc::downgrade(&server);
                     returns.when_a_brick_returns(move || {
                         if let Some(server) = told.upgrade() {
@@ -247,9 +247,9 @@ impl Cluster {
         self.settings.cache_bytes
     }
 
-    /// Copies of a block that the volume wants.
-    pub fn replica(&self) -> u8 {
-        self.settings.replica
+    /// How blocks are on the bricks.
+    pub fn layout(&self) -> &Layout {
+        &self.settings.layout
     }
 
     /// Mounts the volume on a machine.

@@ -1,7 +1,6 @@
 //! The faults of a world, with their times: drawn from the seed before it begins ([`crate::plan`]), so that
 //! some of them can be left out.
 
-use crate::brick::BRICKS;
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
 use crate::disk::Trouble;
 use crate::network::Conditions;
@@ -79,6 +78,10 @@ pub enum FaultKind {
     BrickSlow(u16),
     /// Blocks on a brick are damaged and lost.
     Rot(u16),
+    /// A brick is drained, for good, unless its tier would have too few others.
+    Drain(u16),
+    /// The hot tier is being emptied, if there is one.
+    Detach,
 }
 
 /// A fault with its times.
@@ -213,7 +216,21 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
             let damaged = cluster.bricks.rot(&cluster.world, *brick, ROT_ONE_OF);
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
         }
+        FaultKind::Drain(brick) if cluster.bricks.drain(*brick) => tell_servers_of_map(cluster),
+        FaultKind::Detach if cluster.bricks.detach() => tell_servers_of_map(cluster),
         _ => {}
+    }
+}
+
+fn tell_servers_of_map(cluster: &Rc<Cluster>) {
+    for node in cluster.nodes() {
+        let Some(server) = cluster.servers.get(node) else { continue };
+        let settings = cluster.bricks.tier_settings();
+        let tell = move || {
+            server.set_tiers(settings);
+            server.placement_changed();
+        };
+        cluster.world.start(node, Duration::ZERO, "map", Box::new(tell));
     }
 }
 
@@ -268,9 +285,4 @@ fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
     }
     sleep(UNHEARD_FOR);
     cluster.network.set(|conditions| conditions.cut.retain(|pair| !cut(new).contains(pair)));
-}
-
-/// The numbers of bricks to draw from.
-pub fn bricks() -> std::ops::RangeInclusive<u16> {
-    1..=BRICKS
 }

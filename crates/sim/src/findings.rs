@@ -2,8 +2,9 @@
 
 use crate::faults::Spans;
 use crate::trace::say;
+use shoal_types::{BlockGroup, BlockId, Tier};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Filled by all checks of one world.
 #[derive(Default)]
@@ -16,6 +17,38 @@ pub struct Findings {
     pub blocks: Cell<usize>,
     /// The times of faults.
     pub spans: Spans,
+    /// Where blocks were seen.
+    pub places: RefCell<Places>,
+}
+
+/// Where blocks were seen, as often as they are looked at.
+#[derive(Default)]
+pub struct Places {
+    tiers: BTreeMap<BlockId, Tier>,
+    sharded: BTreeSet<BlockId>,
+    /// Moves to the cold tier.
+    pub demoted: usize,
+    /// Moves to the hot tier.
+    pub promoted: usize,
+}
+
+impl Places {
+    /// A block is in this group.
+    pub fn see(&mut self, id: BlockId, group: &BlockGroup) {
+        if group.is_sharded() {
+            self.sharded.insert(id);
+        }
+        match (self.tiers.insert(id, group.tier()), group.tier()) {
+            (Some(Tier::Hot), Tier::Cold) => self.demoted += 1,
+            (Some(Tier::Cold), Tier::Hot) => self.promoted += 1,
+            _ => {}
+        }
+    }
+
+    /// Blocks that were seen in shards.
+    pub fn sharded(&self) -> usize {
+        self.sharded.len()
+    }
 }
 
 impl Findings {

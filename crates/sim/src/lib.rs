@@ -1,8 +1,8 @@
 //! A whole cluster in one deterministic process: servers, clients, their clocks, disks and network, driven by
 //! a seed.
 //!
-//! **Model.** A [`world`] has three replicas of a volume's metadata group, four bricks, two or three clients
-//! with [`programs`] on them, and [`faults`]. It runs the production code ([`shoal_meta`], [`shoal_client`],
+//! **Model.** A [`world`] has three replicas of a volume's metadata group, bricks in some [`layout`], two or
+//! three clients with [`programs`] on them, and [`faults`]. It runs the production code ([`shoal_meta`], [`shoal_client`],
 //! [`shoal_cluster`] and all below them) on a [`scheduler`] of its own. Only time, randomness, threads, the
 //! [`network`] and the [`disk`]s are replaced.
 //!
@@ -16,6 +16,7 @@ pub mod faults;
 pub mod final_checks;
 pub mod findings;
 pub mod judge;
+pub mod layout;
 pub mod mistakes;
 pub mod network;
 pub mod plan;

@@ -61,6 +61,8 @@ struct Sum {
     changes: u64,
     leads: u64,
     blocks: u64,
+    sharded: u64,
+    moved: (u64, u64),
 }
 
 fn main() -> ExitCode {
@@ -107,6 +109,10 @@ fn main() -> ExitCode {
         "{} leaders, {} clients died, {} sessions ended, {} calls lost with them; {} states fetched, {} changes of members, {} blocks at the end",
         sum.leads, sum.died, sum.ended, sum.lost_calls, sum.snapshots, sum.changes, sum.blocks,
     );
+    println!(
+        "{} blocks in shards; {} moves to the cold tier, {} to the hot one",
+        sum.sharded, sum.moved.0, sum.moved.1
+    );
     if sum.wrong.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -141,6 +147,9 @@ fn one(arguments: &Arguments, seed: u64, sum: &Mutex<Sum>) {
     sum.changes += report.changes;
     sum.leads += report.leads;
     sum.blocks += report.blocks as u64;
+    sum.sharded += report.sharded as u64;
+    sum.moved.0 += report.moved.0 as u64;
+    sum.moved.1 += report.moved.1 as u64;
     if !report.findings.is_empty() {
         sum.wrong.push(seed);
     }

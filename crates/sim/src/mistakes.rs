@@ -31,6 +31,9 @@ pub const MISTAKES: &[&str] = &[
     "do not send again what a dead leader was sent",
     "name a block before it is stored",
     "take one copy of a block for enough",
+    "count a shard twice",
+    "forget the scheme at a change of leader",
+    "delete a block before it is in its new place",
     "leave what a dead client stored",
     "keep what a session held",
 ];

@@ -6,7 +6,8 @@
 
 use crate::cluster::{FIRST_CLIENT, NODES, Settings};
 use crate::disk::Trouble;
-use crate::faults::{FOLLOWER, Fault, FaultKind, LEADER, bricks};
+use crate::faults::{FOLLOWER, Fault, FaultKind, LEADER};
+use crate::layout::{self, Layout};
 use crate::network::DELAY_US_CALM;
 use crate::scheduler::Machine;
 use rand::rngs::SmallRng;
@@ -22,7 +23,8 @@ const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
 const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
 /// Content up to this size is inline, in bytes: in half of all worlds most content goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
-/// What a mount caches, in bytes: in a quarter of all worlds less than its working set.
+/// What a mount caches, in bytes: less than its working set in a quarter of all worlds, and in half of those
+/// with shards or a hot tier.
 const CACHE_BYTES: [usize; 4] = [2 << 10, 4 << 20, 4 << 20, 4 << 20];
 /// The number of combinations for focused worlds.
 const KINDS: u32 = 16;
@@ -31,6 +33,10 @@ const KINDS: u32 = 16;
 const KINDS_OFTEN: [u32; 2] = [4, KINDS - 1];
 /// The share of focused worlds that take one of these.
 const OFTEN: f64 = 0.2;
+/// The share of worlds with shards or tiers in which it is mostly bricks that fail.
+const BRICKS_FAIL: f64 = 0.4;
+/// The longest fault of a brick in them, in milliseconds.
+const BRICK_FAULT_MS_MAX: u64 = 6_000;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -58,15 +64,26 @@ impl Plan {
     pub fn of(seed: u64) -> Plan {
         let mut rng = SmallRng::seed_from_u64(seed);
         let clients = rng.random_range(2..=3);
+        let log_bytes = LOG_BYTES[rng.random_range(0..LOG_BYTES.len())];
+        let inline_bytes = INLINE_BYTES[rng.random_range(0..INLINE_BYTES.len())];
+        let layout = Layout::of(seed, rng.random_range(2..=3));
+        let mut caches = SmallRng::seed_from_u64(seed ^ 0xcac4e);
+        // Bricks see, and count, the reads that no cache answers.
+        let cache_kinds = if layout.is_special() { 2 } else { CACHE_BYTES.len() };
         let settings = Settings {
-            log_bytes: LOG_BYTES[rng.random_range(0..LOG_BYTES.len())],
-            inline_bytes: INLINE_BYTES[rng.random_range(0..INLINE_BYTES.len())],
-            replica: rng.random_range(2..=3),
-            cache_bytes: CACHE_BYTES
-                [SmallRng::seed_from_u64(seed ^ 0xcac4e).random_range(0..CACHE_BYTES.len())],
+            log_bytes,
+            inline_bytes: if layout.is_special() { layout::INLINE_BYTES } else { inline_bytes },
+            cache_bytes: CACHE_BYTES[caches.random_range(0..cache_kinds)],
+            layout,
         };
-        let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients };
-        let faults = if rng.random_bool(0.4) { draw.mixed() } else { draw.focused() };
+        let bricks = layout.bricks();
+        let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients, bricks };
+        let is_mixed = rng.random_bool(0.4);
+        let faults = match () {
+            () if layout.is_special() && draw.rng.random_bool(BRICKS_FAIL) => draw.of_bricks(),
+            () if is_mixed => draw.mixed(),
+            () => draw.focused(),
+        };
         Plan {
             seed,
             faults,
@@ -83,7 +100,13 @@ impl Plan {
         let is_one = |kind: &FaultKind| {
             matches!(kind, FaultKind::BrickAway(_) | FaultKind::BrickSlow(_) | FaultKind::Rot(_))
         };
-        self.faults.iter().any(|fault| is_one(&fault.kind))
+        // What does not fit on a hot tier leaves copies there, too.
+        self.settings.layout.hot.is_some() || self.faults.iter().any(|fault| is_one(&fault.kind))
+    }
+
+    /// Whether wall clocks are set while the world lives.
+    pub fn sets_clocks(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::SetClock(..)))
     }
 
     /// Whether stored copies are damaged or lost.
@@ -103,6 +126,7 @@ impl Plan {
 struct Draw {
     rng: SmallRng,
     clients: u32,
+    bricks: u16,
 }
 
 impl Draw {
@@ -115,7 +139,7 @@ impl Draw {
     }
 
     fn brick(&mut self) -> u16 {
-        self.rng.random_range(bricks())
+        self.rng.random_range(1..=self.bricks)
     }
 
     fn storm(&mut self, delay_us_max: u64) -> FaultKind {
@@ -165,6 +189,30 @@ impl Draw {
 
     fn fault(&mut self, for_ms: u64, kind: FaultKind) -> Fault {
         Fault { after_ms: self.rng.random_range(0..REST_MS_MAX), for_ms, overlaps: false, kind }
+    }
+
+    /// Faults of bricks, with a change of leader now and then. In one of three such worlds copies on one
+    /// brick are damaged, always the same: each scheme survives that.
+    fn of_bricks(&mut self) -> Vec<Fault> {
+        let damaged = self.rng.random_bool(0.33).then(|| self.brick());
+        let mut faults = Vec::new();
+        for _ in 0..self.rng.random_range(2..8) {
+            let brick = self.brick();
+            let kind = match self.rng.random_range(0..10) {
+                0 | 1 => damaged.map_or(FaultKind::BrickSlow(brick), FaultKind::Rot),
+                2 | 3 => FaultKind::BrickAway(brick),
+                4 => FaultKind::BrickFull(brick),
+                5 => FaultKind::BrickSlow(brick),
+                6 => FaultKind::Crash(LEADER),
+                7 => FaultKind::Drain(brick),
+                8 => FaultKind::Detach,
+                _ => FaultKind::Transfer,
+            };
+            let for_ms = self.rng.random_range(1..BRICK_FAULT_MS_MAX);
+            let overlaps = matches!(kind, FaultKind::BrickSlow(_));
+            faults.push(Fault { overlaps, ..self.fault(for_ms, kind) });
+        }
+        faults
     }
 
     /// One combination, several times.

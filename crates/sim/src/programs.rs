@@ -85,6 +85,10 @@ impl Programs {
         FIRST_CLIENT + mount
     }
 
+    fn syscalls(&self, client: Arc<Client>, number: u32) -> Syscalls {
+        Syscalls::new(client, number, self.cluster.layout().word_repeats)
+    }
+
     /// The mount on a machine.
     pub fn client(&self, mount: u32) -> Option<Arc<Client>> {
         self.mounts.borrow()[mount as usize].clone()
@@ -99,7 +103,7 @@ impl Programs {
             let session = client.session();
             let number = self.number(mount, session);
             let worker = Worker {
-                syscalls: Syscalls::new(client.clone(), number),
+                syscalls: self.syscalls(client.clone(), number),
                 chooser: Chooser::new(self.seed, number),
                 session,
                 number,
@@ -191,7 +195,7 @@ impl Programs {
         let mount = self.lives.borrow()[&worker.number].0;
         worker.session = client.session();
         worker.number = self.number(mount, worker.session);
-        worker.syscalls = Syscalls::new(client, worker.number);
+        worker.syscalls = self.syscalls(client, worker.number);
         worker.chooser.forget();
     }
 
@@ -218,7 +222,7 @@ impl Programs {
         let (me, client) = (self.clone(), self.client(mount)?);
         let look = move || {
             let number = me.number(mount, client.session());
-            let mut syscalls = Syscalls::new(client, number);
+            let mut syscalls = me.syscalls(client, number);
             crate::syscalls::look_at_all(&mut |op| me.call(number, &mut syscalls, op));
         };
         Some(self.cluster.world.start(Self::machine(mount), Duration::ZERO, "look", Box::new(look)))

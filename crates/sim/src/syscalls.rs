@@ -30,6 +30,49 @@ pub struct Syscalls {
     /// The worker's thread, as the client counts threads.
     thread: u32,
     slots: Vec<Option<Open>>,
+    words: Words,
+}
+
+/// How words are in files: each so often.
+#[derive(Clone, Copy)]
+struct Words {
+    repeats: u64,
+}
+
+impl Words {
+    /// Bytes of so many words.
+    fn bytes(self, words: u64) -> u64 {
+        words * WORD_BYTES * self.repeats
+    }
+
+    /// A word as it is written.
+    fn write(self, word: Word) -> Vec<u8> {
+        word.0.to_be_bytes().repeat(self.repeats as usize)
+    }
+
+    /// The words of a file's content; `None` if it is in no words, or one of them is not the same everywhere.
+    fn read(self, bytes: &[u8]) -> Option<Vec<Word>> {
+        let word = |bytes: &[u8]| {
+            let (words, rest) = bytes.as_chunks();
+            let first = words.first()?;
+            let is_whole = rest.is_empty() && words.len() as u64 == self.repeats;
+            (is_whole && words.iter().all(|word| word == first)).then(|| Word(u64::from_be_bytes(*first)))
+        };
+        bytes.chunks(self.bytes(1) as usize).map(word).collect()
+    }
+
+    fn attributes(self, ino: InodeId, inode: &Inode) -> Outcome {
+        match kind(inode.kind) {
+            Some(_) if !inode.size.is_multiple_of(self.repeats) && inode.kind == FileKind::Regular => {
+                Outcome::Odd { what: format!("a file of {} bytes", inode.size) }
+            }
+            Some(kind) => {
+                let bytes = if kind == Kind::File { inode.size / self.repeats } else { 0 };
+                Outcome::Attributes { kind, ino: ino.0, links: inode.nlink.into(), bytes }
+            }
+            None => Outcome::Odd { what: format!("a {:?}", inode.kind) },
+        }
+    }
 }
 
 fn kind(of: FileKind) -> Option<Kind> {
@@ -38,16 +81,6 @@ fn kind(of: FileKind) -> Option<Kind> {
         FileKind::Regular => Some(Kind::File),
         FileKind::Symlink => Some(Kind::Symlink),
         _ => None,
-    }
-}
-
-fn attributes(ino: InodeId, inode: &Inode) -> Outcome {
-    match kind(inode.kind) {
-        Some(kind) => {
-            let bytes = if kind == Kind::File { inode.size } else { 0 };
-            Outcome::Attributes { kind, ino: ino.0, links: inode.nlink.into(), bytes }
-        }
-        None => Outcome::Odd { what: format!("a {:?}", inode.kind) },
     }
 }
 
@@ -121,10 +154,11 @@ impl Held<'_> {
 }
 
 impl Syscalls {
-    /// The calls of a worker, by its number, on a mount.
-    pub fn new(client: Arc<Client>, worker: u32) -> Syscalls {
+    /// The calls of a worker, by its number, on a mount. Each word is in files so often.
+    pub fn new(client: Arc<Client>, worker: u32, repeats: u64) -> Syscalls {
         // The client's threads are numbered from 1.
-        Syscalls { client, thread: worker + 1, slots: vec![None; usize::from(SLOTS)] }
+        let (thread, words) = (worker + 1, Words { repeats });
+        Syscalls { client, thread, slots: vec![None; usize::from(SLOTS)], words }
     }
 
     /// The mount.
@@ -243,7 +277,7 @@ impl Syscalls {
             }
             Op::Lstat { path } => {
                 let (ino, inode) = held.find(path)?;
-                return Ok(attributes(ino, &inode));
+                return Ok(self.words.attributes(ino, &inode));
             }
             Op::List { path } => {
                 let (dir, inode) = held.find(path)?;
@@ -259,27 +293,41 @@ impl Syscalls {
                 match inode.kind {
                     FileKind::Directory => return Err(Errno::EISDIR.into()),
                     FileKind::Symlink => return Err(Errno::ENOENT.into()),
-                    _ => resize(&client, ino, *words)?,
+                    _ => self.resize(ino, *words)?,
                 }
             }
-            Op::Read { slot } => return read(&client, self.open_file(*slot)?.ino),
+            Op::Read { slot } => return self.read(self.open_file(*slot)?.ino),
             Op::Write { slot, at, word } => {
                 let file = self.open_file(*slot)?;
-                let bytes = word.0.to_be_bytes();
+                let bytes = self.words.write(*word);
                 client.acquire_write_permit(WAIT, file.ino)?;
                 match file.append {
                     true => _ = client.append(WAIT, file.ino, &bytes, false)?,
-                    false => client.write(WAIT, file.ino, at * WORD_BYTES, &bytes, false)?,
+                    false => client.write(WAIT, file.ino, self.words.bytes(*at), &bytes, false)?,
                 }
             }
-            Op::Ftruncate { slot, words } => resize(&client, self.open_file(*slot)?.ino, *words)?,
+            Op::Ftruncate { slot, words } => self.resize(self.open_file(*slot)?.ino, *words)?,
             Op::Fstat { slot } => {
                 let ino = self.open_file(*slot)?.ino;
-                return Ok(attributes(ino, &client.getattr(WAIT, ino)?));
+                return Ok(self.words.attributes(ino, &client.getattr(WAIT, ino)?));
             }
             Op::Fsync { slot } => client.fsync(self.open_file(*slot)?.ino)?,
         }
         Ok(Outcome::Done)
+    }
+
+    fn resize(&self, ino: InodeId, words: u64) -> Reply<()> {
+        let set = SetAttr { size: Some(self.words.bytes(words)), ..SetAttr::default() };
+        self.client.setattr(WAIT, ino, set).map(drop)
+    }
+
+    fn read(&self, ino: InodeId) -> Reply<Outcome> {
+        let len = READ_BYTES as u64 * self.words.repeats;
+        let bytes = self.client.read(WAIT, ino, 0, len as u32)?.concat();
+        Ok(match self.words.read(&bytes) {
+            Some(words) => Outcome::Content { words },
+            None => Outcome::Odd { what: format!("{} bytes in torn words: {bytes:x?}", bytes.len()) },
+        })
     }
 }
 
@@ -339,20 +387,6 @@ fn open(held: &mut Held<'_>, path: &Path, create: bool, exclusive: bool) -> Repl
             Err(failure) => return Err(failure),
         }
     }
-}
-
-fn resize(client: &Client, ino: InodeId, words: u64) -> Reply<()> {
-    let set = SetAttr { size: Some(words * WORD_BYTES), ..SetAttr::default() };
-    client.setattr(WAIT, ino, set).map(drop)
-}
-
-fn read(client: &Client, ino: InodeId) -> Reply<Outcome> {
-    let bytes = client.read(WAIT, ino, 0, READ_BYTES as u32)?.concat();
-    let (words, rest) = bytes.as_chunks();
-    if !rest.is_empty() {
-        return Ok(Outcome::Odd { what: format!("{} bytes, the last of them {rest:?}", bytes.len()) });
-    }
-    Ok(Outcome::Content { words: words.iter().map(|word| Word(u64::from_be_bytes(*word))).collect() })
 }
 
 fn list(client: &Client, dir: InodeId) -> Reply<Outcome> {

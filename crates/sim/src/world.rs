@@ -67,6 +67,10 @@ pub struct Report {
     pub leads: u64,
     /// Blocks on all bricks at the end.
     pub blocks: usize,
+    /// Blocks that were seen in shards.
+    pub sharded: usize,
+    /// Moves to the cold tier, and to the hot one, that were seen.
+    pub moved: (usize, usize),
     /// Turns that the scheduler gave.
     pub turns: u64,
     /// Messages sent, and lost.
@@ -106,6 +110,8 @@ pub fn run(plan: &Plan, print: bool, level: tracing::Level) -> Report {
         turns: world.turns(),
         messages: cluster.network.counts(),
         blocks: findings.blocks.get(),
+        sharded: findings.places.borrow().sharded(),
+        moved: (findings.places.borrow().demoted, findings.places.borrow().promoted),
         ..Report::default()
     };
     world.set_calm(true);
@@ -167,15 +173,15 @@ fn is_expected(plan: &Plan, error: &str) -> bool {
 fn course(cluster: &Rc<Cluster>, programs: &Rc<Programs>, findings: &Rc<Findings>, plan: &Plan) {
     let world = &cluster.world;
     for node in 1..=NODES {
-        set_clock(world, node);
+        set_clock(cluster, node);
         cluster.start(node, true);
     }
-    set_clock(world, SPARE);
+    set_clock(cluster, SPARE);
     if !cluster.wait_until(LEADER_WITHIN, || cluster.leader().is_some()) {
         return findings.add("a new group elects no leader".into());
     }
     for mount in 0..plan.clients {
-        set_clock(world, FIRST_CLIENT + mount);
+        set_clock(cluster, FIRST_CLIENT + mount);
         if let Err(error) = programs.mount(mount) {
             return findings.add(format!("client {mount} cannot mount: {error}"));
         }
@@ -188,13 +194,11 @@ fn course(cluster: &Rc<Cluster>, programs: &Rc<Programs>, findings: &Rc<Findings
     let mut round = 0;
     // As long as faults happen, the workers work.
     while round < plan.rounds || !world.is_finished(faults) {
-        if !work(cluster, programs, findings, (round, faults)) {
+        if !work(cluster, programs, findings, (round, faults, plan.has_damage())) {
             return;
         }
         bounds::look(cluster, programs, findings, plan.clients);
-        if !plan.has_damage() {
-            bounds::look_at_copies(cluster, findings);
-        }
+        bounds::look_at_blocks(cluster, findings, plan.has_damage());
         round += 1;
     }
     world.set_calm(true);
@@ -220,9 +224,12 @@ fn course(cluster: &Rc<Cluster>, programs: &Rc<Programs>, findings: &Rc<Findings
     }
 }
 
-fn set_clock(world: &Scheduler, machine: Machine) {
+fn set_clock(cluster: &Cluster, machine: Machine) {
+    let world = &cluster.world;
     let drift = world.below(2 * DRIFT_PPM_MAX as u64) as i64 - DRIFT_PPM_MAX;
-    world.set_clock(machine, Duration::from_millis(world.below(100_000_000)), drift / 2);
+    // Monotonic clocks differ by a hundred times as much.
+    let offset = Duration::from_millis(world.below(100 * cluster.layout().clock_ms_max()));
+    world.set_clock(machine, offset, drift / 2);
 }
 
 /// A round: all workers make some calls. Returns whether they came to an end.
@@ -230,7 +237,7 @@ fn work(
     cluster: &Rc<Cluster>,
     programs: &Rc<Programs>,
     findings: &Findings,
-    (round, faults): (u32, u64),
+    (round, faults, has_damage): (u32, u64, bool),
 ) -> bool {
     let tasks = programs.work();
     let is_done = |tasks: &[u64]| tasks.iter().all(|task| cluster.world.is_finished(*task));
@@ -241,6 +248,7 @@ fn work(
         // About once a second.
         if cluster.world.below(COMPARED_ONE_OF) == 0 {
             fits = compare_now(cluster, findings).is_some();
+            bounds::look_at_blocks(cluster, findings, has_damage);
         }
         is_over || !fits
     });

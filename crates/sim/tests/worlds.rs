@@ -37,6 +37,8 @@ struct Rare {
     states_fetched: u64,
     changes_of_members: u64,
     blocks: usize,
+    sharded: usize,
+    moved: (usize, usize),
     worlds: usize,
     unchecked: usize,
 }
@@ -49,6 +51,8 @@ impl Rare {
         self.states_fetched += report.snapshots;
         self.changes_of_members += report.changes;
         self.blocks += report.blocks;
+        self.sharded += report.sharded;
+        self.moved = (self.moved.0 + report.moved.0, self.moved.1 + report.moved.1);
         self.worlds += 1;
         self.unchecked += usize::from(report.unchecked);
     }
@@ -57,6 +61,7 @@ impl Rare {
         let Rare { sessions_ended, clients_died, calls_lost, states_fetched, changes_of_members, .. } = *self;
         assert!(sessions_ended > 0 && clients_died > 0 && calls_lost > 0, "{self:?}");
         assert!(states_fetched > 0 && changes_of_members > 0 && self.blocks > 0, "{self:?}");
+        assert!(self.sharded > 0 && self.moved.0 > 0 && self.moved.1 > 0, "{self:?}");
         assert!(self.unchecked * 20 < self.worlds, "{self:?}");
     }
 }

@@ -10,6 +10,7 @@ use super::store::Target;
 use super::{Inner, names};
 use crate::limits::{STORE_WAIT_MAX, SURVEY_WAIT_MAX};
 use crate::map::ClusterMap;
+use shoal_runtime::planted::mistake;
 use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, Tier};
 use shoal_wire::BlockError;
@@ -32,6 +33,9 @@ impl Inner {
         tier: Tier,
     ) -> Result<BlockGroup, BlockError> {
         let content = self.fetch(id, info.group, 0, info.len)?;
+        if mistake("delete a block before it is in its new place") {
+            self.discard(&[(id, info.group)])?;
+        }
         let target = Target { tier, whole: true, wait_max: STORE_WAIT_MAX };
         let stored = self.store_on(map, target, id, &[content])?;
         let stored = match map.tiers.get(&self.volume) {

@@ -8,7 +8,6 @@ use super::content::Content;
 use super::gather::Wanted;
 use super::store::{Copying, Target};
 use super::{Inner, names, unknown_volume};
-use crate::limits::SHARDED_BYTES_MIN;
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::{Bytes, BytesMut};
@@ -21,7 +20,7 @@ use std::sync::Arc;
 impl Inner {
     /// The scheme for a new block of this length; `None`: it is stored as copies.
     pub(super) fn scheme_for(&self, map: &ClusterMap, tier: Tier, len: u64) -> Option<Scheme> {
-        let shards = map.shards_in(self.volume, tier).filter(|_| len >= SHARDED_BYTES_MIN)?;
+        let shards = map.shards_in(self.volume, tier).filter(|_| len >= self.bricks.sharded_bytes_min())?;
         Scheme::new(usize::from(shards.data), usize::from(shards.parity))
     }
 

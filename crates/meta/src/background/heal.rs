@@ -19,6 +19,7 @@ use crate::tasks::HealTask;
 use shoal_namespace::command::Placed;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, query};
+use shoal_runtime::planted::mistake;
 use shoal_types::{BlockGroup, BlockId, BlockInfo};
 use shoal_wire::BlockError;
 use std::collections::HashMap;
@@ -84,6 +85,7 @@ fn find(
         }
         for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
             let is_fine = match task {
+                HealTask::Survey if forgets_scheme(&info.group) => false,
                 HealTask::Rebalance => shared.bricks.is_balanced(id, info.group),
                 HealTask::Check => false,
                 _ => {
@@ -130,6 +132,10 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
         return Ok(None);
     };
     let mut info = known;
+    if task == HealTask::Survey && forgets_scheme(&known.group) {
+        let to = BlockGroup::new(known.group.bricks()).unwrap_or_default();
+        return Ok(Some(Placed { id, from: known.group, to }));
+    }
     if task == HealTask::Check {
         info.group = bricks.verify(id, known.group);
         if info.group.is_empty() && !known.group.is_empty() {
@@ -162,6 +168,11 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
         shared.heal.note_moved(u64::from(info.len));
     }
     Ok((to != known.group).then_some(Placed { id, from: known.group, to }))
+}
+
+/// A planted defect: a survey takes shards for copies, as if only the map knew the scheme.
+fn forgets_scheme(group: &BlockGroup) -> bool {
+    group.is_sharded() && mistake("forget the scheme at a change of leader")
 }
 
 /// A block could not be read. If nothing refers to it any more, it was deleted meanwhile.

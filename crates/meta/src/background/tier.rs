@@ -16,8 +16,7 @@
 
 use super::{Trouble, place};
 use crate::limits::{
-    CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, TIER_EVERY, TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_REST_S,
-    TIER_TOUCH_PART,
+    CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, TIER_EVERY, TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_TOUCH_PART,
 };
 use crate::shared::Shared;
 use crate::tasks::{TierSettings, TierState};
@@ -89,7 +88,7 @@ impl Scales {
         let unused = self.now.saturating_sub(since);
         // A time far ahead comes from a wrong clock: it must not keep the tier from being detached.
         let is_wrong = self.settings.detaching && since > self.now + CLOCK_AHEAD_MAX_S;
-        if unused < TIER_REST_S && !is_wrong {
+        if unused < self.settings.rest_s && !is_wrong {
             return None;
         }
         let used_percent = u128::from(self.used_bytes) * 100 / u128::from(self.total_bytes.max(1));
@@ -155,7 +154,7 @@ fn plan(
             };
             let owner = heat::hot(store, id)?.map(|hot| hot.owner).filter(|owner| *owner != heat::UNKNOWN);
             if let Some(owner) = owner
-                && is_in_use(store, owner, scales.now)?
+                && is_in_use(store, owner, scales)?
             {
                 continue;
             }
@@ -178,9 +177,9 @@ fn plan(
 }
 
 /// Whether a file was changed within the last seconds. Its clock may be a little ahead of this one.
-fn is_in_use(store: &(impl KvRead + ?Sized), ino: InodeId, now: u64) -> Result<bool, TreeError> {
+fn is_in_use(store: &(impl KvRead + ?Sized), ino: InodeId, scales: &Scales) -> Result<bool, TreeError> {
     let changed = query::record(store, ino)?.map(|inode| heat::seconds(inode.ctime));
-    Ok(changed.is_some_and(|changed| changed.abs_diff(now) < TIER_REST_S))
+    Ok(changed.is_some_and(|changed| changed.abs_diff(scales.now) < scales.settings.rest_s))
 }
 
 /// Blocks that were read often enough, the most read first.
@@ -361,6 +360,7 @@ mod tests {
     const SETTINGS: TierSettings = TierSettings {
         detaching: false,
         demote_after_s: 100,
+        rest_s: 10,
         promote_reads: 3,
         high_percent: 90,
         low_percent: 70,

@@ -15,6 +15,9 @@ pub struct TierSettings {
     pub detaching: bool,
     /// A block that was not used for this many seconds leaves the hot tier.
     pub demote_after_s: u64,
+    /// A block that was used within so many seconds is not moved, nor one of a file that was changed within
+    /// them; see [`TIER_REST_S`](crate::limits::TIER_REST_S).
+    pub rest_s: u64,
     /// A cold block that is read so often within [`HEAT_WINDOW_S`](crate::limits::HEAT_WINDOW_S) moves to
     /// the hot tier; 0: none does.
     pub promote_reads: u32,

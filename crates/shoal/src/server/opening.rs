@@ -335,6 +335,7 @@ fn tier_settings(map: &ClusterMap, volume: GroupId) -> Option<TierSettings> {
     Some(TierSettings {
         detaching: tier.detaching,
         demote_after_s: options::parse_seconds(&set(options::TIER_DEMOTE_AFTER)).unwrap_or(u64::MAX),
+        rest_s: shoal_meta::limits::TIER_REST_S,
         promote_reads: set(options::TIER_PROMOTE_READS).parse().unwrap_or(0),
         high_percent: set(options::TIER_HIGH_WATERMARK).parse().unwrap_or(100),
         low_percent: set(options::TIER_LOW_WATERMARK).parse().unwrap_or(100),
