@@ -267,8 +267,8 @@ impl Client {
     }
 
     /// Whether the file has a write permit. Then no other client can have changed it since.
-    pub fn may_write_unasked(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|session| session.context.state.lock().core.writers.may_write_unasked(ino))
+    pub fn has_write_permit(&self, ino: InodeId) -> bool {
+        self.mount.with_current(|session| session.context.state.lock().core.writers.has_permit(ino))
     }
 
     /// The kernel's pages and attributes of these files are invalidated: their permits are void.
@@ -282,7 +282,7 @@ impl Client {
     /// Whether a writer waits for a permit of a file, until the right to it, which is being recalled, has
     /// been given back.
     pub fn waits_to_write(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|session| session.context.state.lock().core.writers.is_held_up(ino))
+        self.mount.with_current(|session| session.context.state.lock().core.writers.has_waiter(ino))
     }
 
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID`

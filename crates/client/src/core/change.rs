@@ -439,19 +439,19 @@ mod tests {
         let name = Name::try_from("a").expect("a name");
         let ino = make_file(&mut core, root, &name);
         commit(&mut core);
-        assert!(core.acquire_write_permit(ino, true, now).is_ok() && core.writers.may_write_unasked(ino));
+        assert!(core.acquire_write_permit(ino, true, now).is_ok() && core.writers.has_permit(ino));
         let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
         assert_eq!(core.close_to_writers(&recall, now), [ino]);
         assert!(core.write(ino, 0, &Bytes::from_static(b"x"), false, now).is_ok(), "it has a permit");
         assert_eq!(core.acquire_write_permit(ino, false, now), Err(Fault::Tree(Need::RecallDone(ino))));
-        assert!(!core.writers.is_held_up(ino));
+        assert!(!core.writers.has_waiter(ino));
         assert_eq!(core.acquire_write_permit(ino, true, now), Err(Fault::Tree(Need::RecallDone(ino))));
-        assert!(core.writers.is_held_up(ino) && core.is_closed_to_writers(ino));
+        assert!(core.writers.has_waiter(ino) && core.is_closed_to_writers(ino));
         core.begin_recall(&recall);
-        assert!(!core.is_closed_to_writers(ino) && !core.writers.may_write_unasked(ino));
+        assert!(!core.is_closed_to_writers(ino) && !core.writers.has_permit(ino));
         let wants = vec![node(ino, false)];
         assert_eq!(core.acquire_write_permit(ino, true, now), Err(Fault::Tree(Need::Rights(wants))));
-        assert!(!core.writers.may_write_unasked(ino), "no permit was given");
+        assert!(!core.writers.has_permit(ino), "no permit was given");
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Core {
         self.alive()?;
         if self.is_closed_to_writers(ino) {
             if waits {
-                self.writers.hold_up(ino);
+                self.writers.note_waiter(ino);
             }
             return Err(Fault::Tree(Need::RecallDone(ino)));
         }

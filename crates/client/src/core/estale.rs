@@ -268,7 +268,7 @@ mod tests {
         core.retries.expect(1, Retry { names, then, keeps: vec![root, dir] });
         // Another client removes it. The names that were cached in it stay.
         let known = core.cache.peek(root).expect("known").inode.clone();
-        core.rights.go_down(dir);
+        core.rights.downgrade(dir);
         core.rights.release(dir);
         core.cache.drop_node(dir, &[]);
         assert!(core.cache.is_stale(dir));

@@ -263,7 +263,7 @@ impl Core {
         let dies = self.cache.is_unlinked(ino) && ops::apply(&mut self.cache, &op).is_ok();
         self.journal.record_forget(op, ino, dies, &mut self.blocks);
         let batch = self.cache.stamp();
-        self.rights.let_go.insert(ino, batch);
+        self.rights.released_holds.insert(ino, batch);
         // An inode that still has names is not deleted.
         if dies {
             self.died(ino);

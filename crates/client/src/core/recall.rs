@@ -43,13 +43,13 @@ impl Core {
                     // given back.
                     needed = needed.max(self.end_of(*cover)).max(self.rights.release_under(*cover));
                     let modified = self.rights.covers.get(cover).map_or(BatchSeq(0), |right| right.modified);
-                    needed = needed.max(modified).max(self.rights.go_down(*cover));
+                    needed = needed.max(modified).max(self.rights.downgrade(*cover));
                 }
                 Item::Release(ino) => needed = needed.max(self.rights.release(*ino)).max(self.end_of(*ino)),
                 Item::Drop { ino, .. } => {
                     let changed = self.rights.release(*ino).max(self.cache.modified(*ino));
-                    let let_go = self.rights.let_go.get(ino).copied().unwrap_or(BatchSeq(0));
-                    needed = needed.max(changed).max(self.end_of(*ino)).max(let_go);
+                    let released = self.rights.released_holds.get(ino).copied().unwrap_or(BatchSeq(0));
+                    needed = needed.max(changed).max(self.end_of(*ino)).max(released);
                 }
             }
         }
@@ -72,8 +72,8 @@ impl Core {
     pub(crate) fn finish_recall(&mut self, recall: &Recall, stale: &mut Vec<Stale>) -> Option<Ack> {
         let dirty = |item: &Item| match item {
             Item::Drop { ino, hold, .. } => {
-                let let_go = *hold && self.rights.let_go.contains_key(ino);
-                let_go || self.cache.modified(*ino) > self.cache.acked()
+                let released = *hold && self.rights.released_holds.contains_key(ino);
+                released || self.cache.modified(*ino) > self.cache.acked()
             }
             Item::Downgrade(_) | Item::Release(_) => false,
         };
@@ -95,7 +95,7 @@ impl Core {
             stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
             self.lose_interest(*cover, is_glimpsed, &mut ack, stale);
         }
-        self.rights.said_to_refer.extend(&ack.refers);
+        self.rights.unconfirmed_holds.extend(&ack.refers);
         Some(ack)
     }
 
@@ -111,7 +111,7 @@ impl Core {
     /// The servers have recorded what an acknowledgement said.
     pub(crate) fn acknowledged(&mut self, ack: &Ack) {
         for ino in &ack.refers {
-            self.rights.said_to_refer.remove(ino);
+            self.rights.unconfirmed_holds.remove(ino);
         }
     }
 
@@ -158,7 +158,7 @@ impl Core {
             return;
         }
         let covers = FxHashSet::from_iter([cover]);
-        if !self.cache.modified_among(&covers).is_empty() || self.rights.let_go.contains_key(&cover) {
+        if !self.cache.modified_among(&covers).is_empty() || self.rights.released_holds.contains_key(&cover) {
             return;
         }
         if self.referred(cover) {
@@ -181,7 +181,7 @@ impl Core {
     fn give_up_unseen(&mut self, dirs: Vec<InodeId>, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let is_unseen = |dir: &InodeId| {
             let watched = self.rights.covers.get(dir).is_some_and(|right| !right.exclusive);
-            let held = self.rights.holds_under(*dir) || self.rights.let_go.contains_key(dir);
+            let held = self.rights.holds_under(*dir) || self.rights.released_holds.contains_key(dir);
             let is_seen = self.refs.has_names_in(*dir) || self.refs.under(*dir).any(|ino| ino != *dir);
             watched && !held && !is_seen && *dir != InodeId::ROOT
         };
@@ -232,7 +232,7 @@ impl Core {
             .map(|(ino, (cover, names))| (ino, cover, names.into_iter().collect()))
             .collect();
         said.extend(nodes.chunks(part).map(|nodes| Reclaim { nodes: nodes.to_vec(), ..empty() }));
-        let refers: Vec<InodeId> = self.rights.said_to_refer.iter().copied().collect();
+        let refers: Vec<InodeId> = self.rights.unconfirmed_holds.iter().copied().collect();
         said.extend(refers.chunks(part).map(|refers| Reclaim { refers: refers.to_vec(), ..empty() }));
         said.push(Reclaim { last: true, ..empty() });
         said

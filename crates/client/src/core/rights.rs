@@ -48,16 +48,16 @@ pub(crate) struct Rights {
     /// reads what is not committed.
     given_back: FxHashMap<InodeId, NodeRight>,
     /// Rights to whole covers that are given back, with the batches that used them last.
-    gone_down: FxHashMap<InodeId, BatchSeq>,
+    downgraded: FxHashMap<InodeId, BatchSeq>,
     /// Deleted directories that are still the cover of referenced inodes.
     pub(super) dead_covers: FxHashSet<InodeId>,
     /// Inodes that this client is recorded to hold on the servers, also without a name.
     pub(super) held: FxHashSet<InodeId>,
     /// Members of `held` that no server has confirmed: they are reported again to a new leader.
-    pub(super) said_to_refer: FxHashSet<InodeId>,
+    pub(super) unconfirmed_holds: FxHashSet<InodeId>,
     /// Inodes that this client has released, and the batch that says so. It is committed before they may be
     /// held again.
-    pub(super) let_go: FxHashMap<InodeId, BatchSeq>,
+    pub(super) released_holds: FxHashMap<InodeId, BatchSeq>,
     /// Wanted inodes that did not exist on the servers when the current call requested them. They may exist
     /// by the next call.
     pub(crate) missing: Vec<InodeId>,
@@ -76,7 +76,7 @@ impl Rights {
             self.covers.len(),
             exclusive.clone().count(),
             self.nodes.len(),
-            self.given_back.len() + self.gone_down.len()
+            self.given_back.len() + self.downgraded.len()
         )];
         lines.extend(exclusive.take(lines_max).map(|(cover, right)| {
             format!("  may change all under inode {}, last in batch {}", cover.0, right.modified.0)
@@ -87,7 +87,7 @@ impl Rights {
             }),
         );
         let given_back = self.given_back.iter().map(|(ino, right)| (ino, right.modified));
-        let going = given_back.chain(self.gone_down.iter().map(|(ino, batch)| (ino, *batch)));
+        let going = given_back.chain(self.downgraded.iter().map(|(ino, batch)| (ino, *batch)));
         lines.extend(
             going.take(lines_max).map(|(ino, batch)| {
                 format!("  gives back inode {} when batch {} is committed", ino.0, batch.0)
@@ -186,7 +186,7 @@ impl Rights {
 
     /// A batch and all before it are committed.
     pub(super) fn committed(&mut self, acked: BatchSeq) {
-        for waiting in [&mut self.let_go, &mut self.gone_down] {
+        for waiting in [&mut self.released_holds, &mut self.downgraded] {
             if !waiting.is_empty() {
                 waiting.retain(|_, batch| *batch > acked);
             }
@@ -199,7 +199,7 @@ impl Rights {
     /// Gives the right to an inode back. Returns the batch that must be committed before this may be
     /// acknowledged.
     pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
-        let own = self.go_down(ino);
+        let own = self.downgrade(ino);
         if let Some(right) = self.take(ino) {
             self.give_back(ino, right);
         }
@@ -219,18 +219,18 @@ impl Rights {
     /// Gives back the right to change a whole cover. Returns the batch that must be committed before this may
     /// be acknowledged. Also called for a right to a single inode: a file that has gained another name here
     /// since is its own cover.
-    pub(super) fn go_down(&mut self, cover: InodeId) -> BatchSeq {
+    pub(super) fn downgrade(&mut self, cover: InodeId) -> BatchSeq {
         if let Some(right) = self.covers.get_mut(&cover)
             && std::mem::take(&mut right.exclusive)
         {
             let modified = right.modified;
-            self.keep_down(cover, modified);
+            self.record_downgrade(cover, modified);
         }
-        self.gone_down.get(&cover).copied().unwrap_or(BatchSeq(0))
+        self.downgraded.get(&cover).copied().unwrap_or(BatchSeq(0))
     }
 
-    fn keep_down(&mut self, cover: InodeId, modified: BatchSeq) {
-        let known = self.gone_down.entry(cover).or_insert(modified);
+    fn record_downgrade(&mut self, cover: InodeId, modified: BatchSeq) {
+        let known = self.downgraded.entry(cover).or_insert(modified);
         *known = modified.max(*known);
     }
 
@@ -252,7 +252,7 @@ impl Rights {
             self.give_back(ino, NodeRight { modified: batch, ..right });
         }
         if self.covers.remove(&ino).is_some_and(|right| right.exclusive) {
-            self.keep_down(ino, batch);
+            self.record_downgrade(ino, batch);
         }
     }
 
@@ -265,7 +265,7 @@ impl Rights {
     /// Rights that were given back, but used in batches that are not committed: covers, and single inodes. A
     /// new leader gets them in the reclaim, too.
     pub(super) fn used_after(&self, acked: BatchSeq) -> (Vec<InodeId>, Vec<(InodeId, &NodeRight)>) {
-        let covers = self.gone_down.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
+        let covers = self.downgraded.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
         let nodes = self.given_back.iter().filter(|(_, right)| right.modified > acked);
         (covers.collect(), nodes.map(|(ino, right)| (*ino, right)).collect())
     }
@@ -294,9 +294,9 @@ mod tests {
 
         rights.give(Right::Cover(DIR), DIR, [], true);
         rights.used(FILE, DIR, BatchSeq(5));
-        assert_eq!(rights.go_down(DIR), BatchSeq(5));
+        assert_eq!(rights.downgrade(DIR), BatchSeq(5));
         assert_eq!(rights.used_after(BatchSeq(4)).0, [DIR]);
-        assert_eq!(rights.go_down(DIR), BatchSeq(5), "asked once more, it is the same");
+        assert_eq!(rights.downgrade(DIR), BatchSeq(5), "asked once more, it is the same");
 
         rights.give(Right::Node(FILE), DIR, [], true);
         rights.gone(FILE, BatchSeq(6));

@@ -24,11 +24,11 @@ use shoal_wire::{Item, Recall};
 #[derive(Default, Debug)]
 pub(crate) struct Writers {
     /// Files with a permit, each with the time of its last write or request.
-    unasked: FxHashMap<InodeId, Timestamp>,
+    permits: FxHashMap<InodeId, Timestamp>,
     /// Recalled files and covers, each once for every recall that has closed it.
     closed: Vec<InodeId>,
     /// Closed files for which a writer waits for a permit.
-    held_up: FxHashSet<InodeId>,
+    waiting: FxHashSet<InodeId>,
 }
 
 /// The inodes that a recall names.
@@ -61,36 +61,36 @@ impl Subjects {
 impl Writers {
     /// The kernel is given the permit: from now on it writes without a request.
     pub(super) fn may_write(&mut self, ino: InodeId, now: Timestamp) {
-        if self.unasked.len() >= WRITERS_MAX && !self.unasked.contains_key(&ino) {
+        if self.permits.len() >= WRITERS_MAX && !self.permits.contains_key(&ino) {
             self.forget_older_half();
         }
-        self.unasked.insert(ino, now);
+        self.permits.insert(ino, now);
     }
 
     /// Forgets the older half of the permits. A later write to such a file is treated as one without.
     fn forget_older_half(&mut self) {
-        let mut times: Vec<Timestamp> = self.unasked.values().copied().collect();
+        let mut times: Vec<Timestamp> = self.permits.values().copied().collect();
         let middle = times.len() / 2;
         let (_, median, _) = times.select_nth_unstable(middle);
         let median = *median;
-        self.unasked.retain(|_, at| *at > median);
+        self.permits.retain(|_, at| *at > median);
     }
 
     /// A write to the file has arrived.
     pub(super) fn has_written(&mut self, ino: InodeId, now: Timestamp) {
-        if let Some(at) = self.unasked.get_mut(&ino) {
+        if let Some(at) = self.permits.get_mut(&ino) {
             *at = now;
         }
     }
 
     /// Whether the file has a permit. Then the exclusive right has been here ever since.
-    pub(crate) fn may_write_unasked(&self, ino: InodeId) -> bool {
-        self.unasked.contains_key(&ino)
+    pub(crate) fn has_permit(&self, ino: InodeId) -> bool {
+        self.permits.contains_key(&ino)
     }
 
     /// The kernel has forgotten the inode, or its attributes were invalidated.
     pub(crate) fn forget(&mut self, ino: InodeId) {
-        self.unasked.remove(&ino);
+        self.permits.remove(&ino);
     }
 
     /// Gives no more permits for what is recalled. Returns the files whose permit has to be revoked in the
@@ -105,11 +105,11 @@ impl Writers {
         self.closed.extend(&subjects.all);
         // A time in the future counts: the clock may have been set back.
         let is_late = |at: Timestamp| at >= now || left_of(WRITTEN_LATELY_MAX, at, now).is_some();
-        let known = |ino: &InodeId| Some((*self.unasked.get(ino)?, *ino));
+        let known = |ino: &InodeId| Some((*self.permits.get(ino)?, *ino));
         let mut found: Vec<(Timestamp, InodeId)> = subjects.all.iter().filter_map(known).collect();
         if !subjects.covers.is_empty() {
             let is_under = |ino| cover(ino).is_some_and(|cover| subjects.covers(cover)) && !subjects.has(ino);
-            let under = self.unasked.iter().filter(|(ino, at)| is_late(**at) && is_under(**ino));
+            let under = self.permits.iter().filter(|(ino, at)| is_late(**at) && is_under(**ino));
             found.extend(under.map(|(ino, at)| (*at, *ino)));
         }
         found.sort_unstable_by(|one, other| other.cmp(one));
@@ -123,15 +123,15 @@ impl Writers {
             if let Some(at) = self.closed.iter().position(|closed| closed == subject) {
                 self.closed.swap_remove(at);
             }
-            self.unasked.remove(subject);
+            self.permits.remove(subject);
         }
         if !subjects.covers.is_empty() {
             // The cover of a file that is not cached is unknown, so its permit goes too.
             let stays = |ino| cover(ino).is_some_and(|cover| !subjects.covers(cover));
-            self.unasked.retain(|ino, _| stays(*ino));
+            self.permits.retain(|ino, _| stays(*ino));
         }
         if self.closed.is_empty() {
-            self.held_up.clear();
+            self.waiting.clear();
         }
     }
 
@@ -141,14 +141,14 @@ impl Writers {
     }
 
     /// A writer waits for a permit of a closed file.
-    pub(super) fn hold_up(&mut self, ino: InodeId) {
-        self.held_up.insert(ino);
+    pub(super) fn note_waiter(&mut self, ino: InodeId) {
+        self.waiting.insert(ino);
     }
 
     /// Whether a writer waits for a permit of this closed file. Then no other thread writes to it: the kernel
     /// sent the request under the inode lock.
-    pub(crate) fn is_held_up(&self, ino: InodeId) -> bool {
-        self.held_up.contains(&ino)
+    pub(crate) fn has_waiter(&self, ino: InodeId) -> bool {
+        self.waiting.contains(&ino)
     }
 }
 
@@ -181,15 +181,12 @@ mod tests {
         writers.may_write(ELSEWHERE, at(50));
         let all = recall(Item::Downgrade(DIR));
         assert_eq!(writers.close(&all, cover, at(50)), [OTHER], "the other was written to long ago");
-        assert!(
-            writers.may_write_unasked(ONE) && writers.may_write_unasked(OTHER),
-            "the right has not been given back"
-        );
+        assert!(writers.has_permit(ONE) && writers.has_permit(OTHER), "the right has not been given back");
         assert!(writers.is_closed(ONE, Some(DIR)) && !writers.is_closed(ELSEWHERE, Some(ELSEWHERE)));
         writers.open(&all, cover);
         assert!(!writers.is_closed(ONE, Some(DIR)));
-        assert!(!writers.may_write_unasked(ONE) && !writers.may_write_unasked(OTHER));
-        assert!(writers.may_write_unasked(ELSEWHERE));
+        assert!(!writers.has_permit(ONE) && !writers.has_permit(OTHER));
+        assert!(writers.has_permit(ELSEWHERE));
         // A file that is recalled by itself is included, however long ago it was written to.
         let one = recall(Item::Release(ELSEWHERE));
         assert_eq!(writers.close(&one, cover, at(1000)), [ELSEWHERE]);
@@ -204,13 +201,13 @@ mod tests {
         writers.close(&one, cover, at(1));
         writers.close(&all, cover, at(1));
         writers.close(&one, cover, at(1));
-        writers.hold_up(ONE);
+        writers.note_waiter(ONE);
         writers.open(&one, cover);
-        assert!(writers.is_closed(ONE, Some(DIR)) && writers.is_held_up(ONE));
+        assert!(writers.is_closed(ONE, Some(DIR)) && writers.has_waiter(ONE));
         writers.open(&all, cover);
         assert!(writers.is_closed(ONE, Some(DIR)) && !writers.is_closed(OTHER, Some(DIR)));
         writers.open(&one, cover);
-        assert!(!writers.is_closed(ONE, Some(DIR)) && !writers.is_held_up(ONE));
+        assert!(!writers.is_closed(ONE, Some(DIR)) && !writers.has_waiter(ONE));
     }
 
     #[test]
@@ -221,8 +218,8 @@ mod tests {
             let ino = InodeId(100 + n);
             writers.may_write(ino, Timestamp { secs: 1, nanos: n as u32 });
         }
-        assert!(writers.unasked.len() <= WRITERS_MAX);
-        assert!(!writers.may_write_unasked(InodeId(100)));
+        assert!(writers.permits.len() <= WRITERS_MAX);
+        assert!(!writers.has_permit(InodeId(100)));
         let asked = writers.close(&recall(Item::Downgrade(DIR)), cover, at(1));
         assert_eq!(asked.len(), HELD_AT_ONCE_MAX);
         assert_eq!(asked[0], InodeId(100 + count - 1));
@@ -232,11 +229,11 @@ mod tests {
     fn file_that_is_written_to_keeps_its_permit() {
         let mut writers = Writers::default();
         writers.has_written(ONE, at(1));
-        assert!(!writers.may_write_unasked(ONE), "no permit was requested");
+        assert!(!writers.has_permit(ONE), "no permit was requested");
         writers.may_write(ONE, at(1));
         writers.has_written(ONE, at(90));
         assert_eq!(writers.close(&recall(Item::Downgrade(DIR)), cover, at(90)), [ONE]);
         writers.forget(ONE);
-        assert!(!writers.may_write_unasked(ONE));
+        assert!(!writers.has_permit(ONE));
     }
 }
