@@ -73,31 +73,31 @@ impl Processors {
 impl Affinity {
     /// The current thread has read a request of thread `tid`, which waits for the reply; `bytes` is the size
     /// of the data to move.
-    pub(crate) fn met(&mut self, tid: u32, bytes: usize) {
+    pub(crate) fn record_request(&mut self, tid: u32, bytes: usize) {
         if *self.is_bound.get_or_insert_with(is_bound) {
             return;
         }
         self.large = if bytes <= SMALL_BYTES_MAX { 0 } else { self.large.saturating_add(1) };
         if tid != self.tid || self.large >= LARGE_CALLS_MIN {
             (self.tid, self.calls) = (tid, 0);
-            return self.part();
+            return self.unbind();
         }
         self.calls = self.calls.wrapping_add(1);
         if self.calls >= NEAR_AFTER && self.calls.is_multiple_of(NEAR_LOOK_EVERY) {
-            self.join();
+            self.follow();
         }
     }
 
     /// Moves this thread to the processor of the calling thread.
-    fn join(&mut self) {
+    fn follow(&mut self) {
         let Some(all) = all() else { return };
-        let Some(number) = processor_of(self.tid) else { return self.part() };
+        let Some(number) = processor_of(self.tid) else { return self.unbind() };
         if self.on != Some(number) && all.has(number) && Processors::one(number).take() {
             self.on = Some(number);
         }
     }
 
-    fn part(&mut self) {
+    fn unbind(&mut self) {
         if self.on.take().is_some() {
             everywhere();
         }
@@ -146,19 +146,19 @@ mod tests {
             let before = processors();
             let mut affinity = Affinity::default();
             let me = nix::unistd::gettid().as_raw() as u32;
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(me, 0));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.record_request(me, 0));
             assert_eq!(processors(), 1, "the processor of the calling thread, which is this thread");
             std::thread::spawn(everywhere).join().expect("it runs");
-            affinity.met(me, SMALL_BYTES_MAX + 1);
-            affinity.met(me, 0);
+            affinity.record_request(me, SMALL_BYTES_MAX + 1);
+            affinity.record_request(me, 0);
             assert_eq!(processors(), 1, "one large call is no stream");
-            (0..LARGE_CALLS_MIN).for_each(|_| affinity.met(me, SMALL_BYTES_MAX + 1));
+            (0..LARGE_CALLS_MIN).for_each(|_| affinity.record_request(me, SMALL_BYTES_MAX + 1));
             assert_eq!(processors(), before, "a stream of large calls");
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(me, 0));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.record_request(me, 0));
             assert_eq!(processors(), 1, "small calls again");
-            affinity.met(me + 1, 0);
+            affinity.record_request(me + 1, 0);
             assert_eq!(processors(), before);
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(u32::MAX, 0));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.record_request(u32::MAX, 0));
             assert_eq!(processors(), before, "the processor of that thread is unknown");
         })
         .join()

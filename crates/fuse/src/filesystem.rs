@@ -86,7 +86,7 @@ impl Filesystem {
     }
 
     fn make(&mut self, op: Op, req: &Request, make: Make<'_>, reply: ReplyEntry) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         let Make { name, mode, umask, rdev, .. } = make;
         self.request_of_names(op, req, reply).change(
             name.as_bytes(),
@@ -117,7 +117,7 @@ impl shoal_channel::Filesystem for Filesystem {
     // --- names ---
 
     fn lookup(&mut self, req: &Request, name: &OsStr, reply: ReplyEntry) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         let (place, pending) = (req.node(), self.request(Op::Lookup, req, reply));
         let Context { ino: parent, thread, .. } = pending.context;
         if self.primer.is_meant(place, name.as_bytes()) {
@@ -180,7 +180,7 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     fn create(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         let Make { name, mode, umask, flags, .. } = make;
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.dispatcher.shared().locks.handle(flags, true);
@@ -218,7 +218,7 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     fn unlink(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         self.request_of_names(Op::Unlink, req, reply).change(
             name.as_bytes(),
             |attempt, name| attempt.client().unlink(attempt.calling(), attempt.context.ino, name),
@@ -227,7 +227,7 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     fn rmdir(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         self.request_of_names(Op::Rmdir, req, reply).change(
             name.as_bytes(),
             |attempt, name| attempt.client().rmdir(attempt.calling(), attempt.context.ino, name),
@@ -289,7 +289,7 @@ impl shoal_channel::Filesystem for Filesystem {
     // --- attributes ---
 
     fn getattr(&mut self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         let pending = self.cacheable_request(Op::Getattr, req, reply);
         let (Context { ino, thread, .. }, invalidator) = (pending.context, self.dispatcher.invalidator());
         // Only read(2) and lseek(2) send GETATTR with an open file: they need the size.
@@ -301,7 +301,7 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     fn setattr(&mut self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         let pending = self.request_with_lock(Op::Setattr, req, reply);
         let Context { ino, thread, .. } = pending.context;
         let invalidator = self.dispatcher.invalidator().clone();
@@ -346,7 +346,7 @@ impl shoal_channel::Filesystem for Filesystem {
 
     fn read(&mut self, req: &Request, read: Read, reply: ReplyData) {
         let Read { handle, offset, size, flags } = read;
-        self.affinity.met(req.pid(), size as usize);
+        self.affinity.record_request(req.pid(), size as usize);
         if self.dispatcher.bars(req.node(), handle) {
             return self.request(Op::Read, req, reply).refuse(Errno::EIO);
         }
@@ -366,7 +366,7 @@ impl shoal_channel::Filesystem for Filesystem {
 
     fn write(&mut self, req: &Request, write: shoal_channel::Write<'_>, reply: ReplyWrite) {
         let shoal_channel::Write { handle, offset, data, flags, write_flags } = write;
-        self.affinity.met(req.pid(), data.len());
+        self.affinity.record_request(req.pid(), data.len());
         if self.dispatcher.bars(req.node(), handle) {
             return self.request(Op::Write, req, reply).refuse(Errno::EIO);
         }
@@ -386,7 +386,7 @@ impl shoal_channel::Filesystem for Filesystem {
             move |attempt, data| attempt.write(write, data, flags, clear_setid),
             move |reply, done| {
                 answer::written(reply, len, done);
-                invalidator.is_taken_in(ino, thread);
+                invalidator.change_answered(ino, thread);
                 if holds == Holds::Nothing {
                     // The dispatcher ends a change that holds pages.
                     invalidator.is_done(Holds::Pages(write));
@@ -408,7 +408,7 @@ impl shoal_channel::Filesystem for Filesystem {
             move |attempt, ()| attempt.fallocate(offset, len, what),
             move |reply, done| {
                 invalidator.answer_unheard(reply, ino, done);
-                invalidator.is_taken_in(ino, thread);
+                invalidator.change_answered(ino, thread);
             },
         );
     }
@@ -429,7 +429,7 @@ impl shoal_channel::Filesystem for Filesystem {
             move |attempt, ()| attempt.copy_file_range(src, offset_in, offset_out, len),
             move |reply, copied| {
                 answer::copied(reply, copied);
-                invalidator.is_taken_in(dst, thread);
+                invalidator.change_answered(dst, thread);
             },
         );
     }
@@ -471,7 +471,7 @@ impl shoal_channel::Filesystem for Filesystem {
     // --- extended attributes ---
 
     fn getxattr(&mut self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.affinity.met(req.pid(), 0);
+        self.affinity.record_request(req.pid(), 0);
         let pending = self.cacheable_request(Op::Getxattr, req, reply);
         if size == 0 && name.as_bytes() == xattr::CAPABILITY {
             return pending.acquire_write_permit();

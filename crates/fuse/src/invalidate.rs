@@ -5,7 +5,7 @@
 //! and `INVAL_INODE` waits for locked pages. A local change holds such a lock while its request waits for a
 //! server, which may wait for this invalidation: a deadlock. `docs/KERNEL_CACHE.md` has a section for each
 //! such hazard. The defences here:
-//! - Changes that wait are registered with the locks that they hold ([`Invalidator::under_way`]).
+//! - Changes that wait are registered with the locks that they hold ([`Invalidator::begin_waiting_change`]).
 //! - *Names* in a locked directory are invalidated by `INC_EPOCH`, which outdates all names of the mount
 //!   without a lock. This is also done if the directory stays locked for
 //!   [`NAME_PATIENCE`](limits::NAME_PATIENCE) for another reason (hazard 1).
@@ -121,7 +121,7 @@ pub(crate) struct Invalidator {
     named: DentryUpdates,
     /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
     listed: DentryUpdates,
-    askers: DirAttrRace,
+    dir_attr_race: DirAttrRace,
     busy: DirActivity,
     /// An inode was invalidated at least once.
     drops_at_all: AtomicBool,
@@ -148,7 +148,7 @@ impl Invalidator {
             deadline: Deadline::default(),
             named: DentryUpdates::default(),
             listed: DentryUpdates::default(),
-            askers: DirAttrRace::new(),
+            dir_attr_race: DirAttrRace::new(),
             busy: DirActivity::new(),
             drops_at_all: AtomicBool::new(false),
             skips: AtomicU64::new(0),
@@ -217,7 +217,7 @@ impl Invalidator {
 
     /// A change begins to wait. It ends when the returned value is dropped, which must be after its request
     /// was answered.
-    pub(crate) fn under_way(self: &Arc<Invalidator>, holds: Holds) -> Option<UnderWay> {
+    pub(crate) fn begin_waiting_change(self: &Arc<Invalidator>, holds: Holds) -> Option<WaitingChange> {
         if holds == Holds::Nothing {
             return None;
         }
@@ -231,7 +231,7 @@ impl Invalidator {
         }
         drop(state);
         self.news.notify_all();
-        Some(UnderWay { invalidator: self.clone(), holds, write })
+        Some(WaitingChange { invalidator: self.clone(), holds, write })
     }
 
     /// A READ is in flight until the returned value is dropped, which must be after the request was answered.
@@ -249,7 +249,7 @@ impl Invalidator {
             let mut state = self.state.lock();
             state.begin_read(ino, pages, tid);
             if fills {
-                state.mapped.begin_read(ino, pages);
+                state.page_baselines.begin_read(ino, pages);
             }
             drop(state);
             BeingRead { invalidator: self.clone(), ino, pages }
@@ -270,11 +270,11 @@ impl Invalidator {
     }
 
     /// Waits until no GETATTR of an inode is in flight and each reply has been consumed (hazard 7).
-    fn wait_for_askers(&self, ino: InodeId) {
+    fn wait_for_getattrs(&self, ino: InodeId) {
         let mut waiting = Waiting::of(ino);
         loop {
             let state = self.state.lock();
-            waiting.hear(&state.questions);
+            waiting.hear(&state.getattrs);
             let ended = state.ended;
             drop(state);
             if ended || waiting.is_over() {
@@ -286,14 +286,14 @@ impl Invalidator {
 
     /// A request whose reply carries attributes has arrived. To be called before the attributes are read.
     pub(crate) fn asks(&self, tid: u32) -> Asking {
-        self.askers.asks(tid, self.skips.load(SeqCst))
+        self.dir_attr_race.asks(tid, self.skips.load(SeqCst))
     }
 
     /// The kernel requests an inode, and may cache the reply. To be called before the reply's content is
     /// read.
     pub(crate) fn is_asked_about(&self, ino: InodeId) {
         if self.drops_at_all.load(SeqCst) {
-            self.state.lock().empty.is_asked_about(ino);
+            self.state.lock().already_invalidated.is_asked_about(ino);
         }
     }
 
@@ -303,7 +303,7 @@ impl Invalidator {
     pub(crate) fn may_keep(&self, asking: Asking, ino: InodeId, inode: &Inode) -> bool {
         self.is_asked_about(ino);
         self.skips.load(SeqCst) == asking.skips
-            && (inode.kind != FileKind::Directory || self.askers.answered(asking, ino))
+            && (inode.kind != FileKind::Directory || self.dir_attr_race.answered(asking, ino))
     }
 
     /// A thread has made a change and is about to be answered. The kernel updates only the node id that the
@@ -360,7 +360,7 @@ impl Invalidator {
     /// attributes of the directories in replies to other threads (hazard 8).
     fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
-            if !self.askers.changed(by, dir) {
+            if !self.dir_attr_race.changed(by, dir) {
                 continue;
             }
             self.attributes_changed(dir);
@@ -414,17 +414,17 @@ impl Invalidator {
             return;
         }
         for chunk in notices.chunks(DROPS_AT_ONCE_MAX) {
-            self.send_round(chunk);
+            self.send_batch(chunk);
         }
     }
 
-    fn send_round(&self, notices: &[Notice]) {
+    fn send_batch(&self, notices: &[Notice]) {
         let mut state = self.state.lock();
-        let round = state.begin(notices.iter().cloned());
+        let batch = state.begin(notices.iter().cloned());
         self.wake(&mut state);
-        while let Some((left, progress)) = state.left(round) {
+        while let Some((left, progress)) = state.left(batch) {
             if state.ended {
-                return state.abandon(round);
+                return state.abandon(batch);
             }
             if progress.elapsed() >= KERNEL_WAIT_MAX {
                 tracing::error!(
@@ -433,16 +433,16 @@ impl Invalidator {
                      was; if they hang, end the mount with 'umount -f -l'",
                     KERNEL_WAIT_MAX.as_secs()
                 );
-                return state.abandon(round);
+                return state.abandon(batch);
             }
-            if state.unblock(round) {
+            if state.unblock(batch) {
                 MutexGuard::unlocked(&mut state, || self.outdate());
-                state.outdated(round);
+                state.outdated(batch);
                 continue;
             }
             self.wake(&mut state);
             self.look_after_unflushable(&mut state);
-            if state.left(round).is_some() {
+            if state.left(batch).is_some() {
                 self.news.wait_for(&mut state, BLOCKED_AFTER);
             }
         }
@@ -489,15 +489,15 @@ impl Invalidator {
                         self.news.notify_all();
                     }
                 }
-                Step::Outdate(round) => {
+                Step::Outdate(batch) => {
                     MutexGuard::unlocked(&mut state, || self.outdate());
-                    if let Some(round) = round {
-                        state.outdated(round);
+                    if let Some(batch) = batch {
+                        state.outdated(batch);
                     }
                     self.news.notify_all();
                 }
                 Step::Idle => {
-                    // The last notifications of a round may have been counted as done without being sent.
+                    // The last notifications of a batch may have been counted as done without being sent.
                     self.news.notify_all();
                     state.idle += 1;
                     let late = self.work.wait_for(&mut state, NOTIFIER_IDLE_MAX).timed_out();
@@ -532,21 +532,24 @@ impl Invalidator {
 
     fn tell_node(&self, kernel: &Notifications, id: u64, ino: InodeId, pages: Pages) {
         let (offset, len) = pages.bytes();
-        self.wait_for_askers(ino);
+        self.wait_for_getattrs(ino);
         let (begun, whole) = {
             let mut state = self.state.lock();
             state.goes_to_the_kernel(id);
-            (state.mapped.begin_drop(), (pages == Pages::ALL).then(|| state.empty.begin(ino)))
+            (
+                state.page_baselines.begin_drop(),
+                (pages == Pages::ALL).then(|| state.already_invalidated.begin(ino)),
+            )
         };
         let dropped = self.drop_node(kernel, ino, offset, len);
         let mut state = self.state.lock();
-        let left = state.mapped.dropped(ino, pages, begun);
+        let left = state.page_baselines.dropped(ino, pages, begun);
         if !left.is_empty() {
             state.queue(left.into_iter().map(|pages| Notice::Node { ino, pages }));
             self.wake(&mut state);
         }
         if let Some(drop) = whole {
-            state.empty.end(ino, drop, dropped);
+            state.already_invalidated.end(ino, drop, dropped);
         }
     }
 
@@ -583,13 +586,11 @@ impl Invalidator {
 }
 
 impl KernelCache for Invalidator {
-    fn forget(&self, invalidator: &[Stale]) {
-        let mut seen = HashSet::with_capacity(invalidator.len());
+    fn forget(&self, stale: &[Stale]) {
+        let mut seen = HashSet::with_capacity(stale.len());
         let (mut names, mut nodes, mut all_names) = (Vec::new(), Vec::new(), false);
-        for invalidator in
-            invalidator.iter().filter(|invalidator| !is_passed_over() && seen.insert(*invalidator))
-        {
-            match invalidator {
+        for item in stale.iter().filter(|item| !is_passed_over() && seen.insert(*item)) {
+            match item {
                 Stale::Name { dir, name } => {
                     names.push(Notice::Entry { dir: *dir, name: name.clone() });
                 }
@@ -611,8 +612,8 @@ impl KernelCache for Invalidator {
         }
         self.void_write_permits(&nodes);
         let mut state = self.state.lock();
-        nodes.retain(|ino| !state.empty.skips(*ino));
-        self.skips.store(state.empty.skipped(), SeqCst);
+        nodes.retain(|ino| !state.already_invalidated.skips(*ino));
+        self.skips.store(state.already_invalidated.skipped(), SeqCst);
         drop(state);
         // Names come before inodes: `INVAL_ENTRY` waits for the inode lock of the directory, and so for
         // readers of the directory.
@@ -632,7 +633,7 @@ impl KernelCache for Invalidator {
     }
 
     fn hold_writes(&self, files: &[InodeId]) {
-        self.have_asked(files);
+        self.revoke_write_permits(files);
     }
 
     fn may_answer_until(&self, until: Duration) {
@@ -689,14 +690,14 @@ impl Drop for BeingRead {
 }
 
 /// A change in flight that may wait for a server.
-pub(crate) struct UnderWay {
+pub(crate) struct WaitingChange {
     invalidator: Arc<Invalidator>,
     holds: Holds,
     /// The number of the write, if it is one.
     write: u64,
 }
 
-impl UnderWay {
+impl WaitingChange {
     /// The change was carried out, and is about to be answered. Its pages are invalidated before the reply: a
     /// later `INVAL_INODE` would make the kernel ignore the GETATTR of a read that follows the write.
     pub(crate) fn carried_out(&self) {
@@ -711,7 +712,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for WaitingChange {
     fn drop(&mut self) {
         let mut state = self.invalidator.state.lock();
         match self.holds {

@@ -147,11 +147,11 @@ impl<'a> Attempt<'a> {
         if wait == Wait::Never && (direct || appends && client.getattr(wait, ino)?.size != offset) {
             return Err(Failure::WouldBlock);
         }
-        let late = invalidator.late(wait, write);
+        let tracked = invalidator.track_write(wait, write);
         let known = (!appends).then_some(offset);
-        let note = |begins| late.is_about_to(begins);
+        let note = |begins| tracked.is_about_to(begins);
         let Written { at, grew } = client.write_observed(wait, ino, known, data, clear_setid, note)?;
-        late.is_written(grew);
+        tracked.is_written(grew);
         counters.written(context, data.len());
         match at == offset {
             true => invalidator.is_overwritten(write, data),

@@ -216,7 +216,7 @@ impl<R: Send + 'static> Waiting<R> {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) -> Job {
         let Waiting { shared, context, session, reply } = self;
-        let under_way = shared.invalidator.under_way(context.holds);
+        let waiting_change = shared.invalidator.begin_waiting_change(context.holds);
         let waits = shared.running.begin(context);
         Box::new(move || {
             // A request fails if its session ends while it waits: the kernel has sent it on the basis of
@@ -224,11 +224,11 @@ impl<R: Send + 'static> Waiting<R> {
             let outdated = shared.client.session() != session;
             let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
             let outcome = if outdated { Err(Errno::EIO.into()) } else { waits.run(|| call(attempt)) };
-            if let Some(change) = &under_way {
+            if let Some(change) = &waiting_change {
                 change.carried_out();
             }
             shared.finish(&context.slow(), reply, outcome, answer);
-            drop((waits, under_way));
+            drop((waits, waiting_change));
         })
     }
 }

@@ -123,7 +123,7 @@ impl Invalidator {
     /// false if that took too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
         let state = self.state.lock();
-        let threads: HashSet<u32> = state.questions.threads(ino).chain(state.readers.threads(ino)).collect();
+        let threads: HashSet<u32> = state.getattrs.threads(ino).chain(state.readers.threads(ino)).collect();
         drop(state);
         let mut waited: Vec<Waited> = threads.into_iter().map(Waited::now).collect();
         loop {

@@ -48,7 +48,7 @@ impl AttributesAsked {
     pub(crate) fn answer_change(self, reply: shoal_channel::ReplyAttr, inode: Inode, waited: bool) {
         self.invalidator.is_asked_about(self.ino);
         answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.invalidator.was_dropped(self.ino));
-        self.invalidator.is_taken_in(self.ino, self.tid);
+        self.invalidator.change_answered(self.ino, self.tid);
     }
 
     /// The request is answered later, and counts as another one then.
@@ -72,8 +72,8 @@ impl Drop for AttributesAsked {
     fn drop(&mut self) {
         let mut state = self.invalidator.state.lock();
         match self.has_content && !self.is_look {
-            true => state.questions.answered(self.ino, self.tid, self.before),
-            false => state.questions.is_over(self.ino),
+            true => state.getattrs.answered(self.ino, self.tid, self.before),
+            false => state.getattrs.is_over(self.ino),
         }
     }
 }
@@ -87,7 +87,7 @@ impl Invalidator {
         tid: u32,
         is_look: bool,
     ) -> AttributesAsked {
-        self.state.lock().questions.asked(ino);
+        self.state.lock().getattrs.asked(ino);
         AttributesAsked {
             invalidator: self.clone(),
             ino,

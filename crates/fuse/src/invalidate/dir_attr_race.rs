@@ -99,56 +99,56 @@ mod tests {
     const ME: u32 = 100;
     const OTHER: u32 = 200;
 
-    fn ask(askers: &DirAttrRace, tid: u32) {
-        assert!(askers.answered(askers.asks(tid, 0), DIR), "nothing has changed meanwhile");
+    fn getattr(race: &DirAttrRace, tid: u32) {
+        assert!(race.answered(race.asks(tid, 0), DIR), "nothing has changed meanwhile");
     }
 
     #[test]
     fn only_thread_of_a_directory_is_not_slowed_down() {
-        let askers = DirAttrRace::new();
-        assert!(!askers.changed(ME, DIR));
-        ask(&askers, ME);
-        assert!(!askers.changed(ME, DIR));
-        ask(&askers, ME);
-        assert!(!askers.changed(ME, InodeId(DIR.0 + 1)));
+        let race = DirAttrRace::new();
+        assert!(!race.changed(ME, DIR));
+        getattr(&race, ME);
+        assert!(!race.changed(ME, DIR));
+        getattr(&race, ME);
+        assert!(!race.changed(ME, InodeId(DIR.0 + 1)));
     }
 
     #[test]
     fn an_answer_to_another_thread_may_be_on_its_way_while_a_change_is_answered() {
-        let askers = DirAttrRace::new();
-        ask(&askers, OTHER);
-        assert!(askers.changed(ME, DIR));
+        let race = DirAttrRace::new();
+        getattr(&race, OTHER);
+        assert!(race.changed(ME, DIR));
         // A request of the changing thread says nothing of other threads.
-        ask(&askers, ME);
-        assert!(askers.changed(ME, DIR));
-        assert!(askers.changed(OTHER, DIR));
+        getattr(&race, ME);
+        assert!(race.changed(ME, DIR));
+        assert!(race.changed(OTHER, DIR));
     }
 
     #[test]
     fn an_answer_that_a_change_overtakes_is_not_kept() {
-        let askers = DirAttrRace::new();
-        let asking = askers.asks(OTHER, 0);
-        assert!(!askers.changed(ME, DIR), "no other thread was answered");
-        assert!(!askers.answered(asking, DIR));
-        ask(&askers, OTHER);
-        let elsewhere = askers.asks(OTHER, 0);
-        askers.changed(ME, InodeId(DIR.0 + 1));
-        assert!(askers.answered(elsewhere, DIR));
+        let race = DirAttrRace::new();
+        let asking = race.asks(OTHER, 0);
+        assert!(!race.changed(ME, DIR), "no other thread was answered");
+        assert!(!race.answered(asking, DIR));
+        getattr(&race, OTHER);
+        let elsewhere = race.asks(OTHER, 0);
+        race.changed(ME, InodeId(DIR.0 + 1));
+        assert!(race.answered(elsewhere, DIR));
     }
 
     #[test]
     fn threads_of_other_containers_count_as_different_threads() {
-        let askers = DirAttrRace::new();
-        ask(&askers, 0);
-        assert!(askers.changed(0, DIR));
+        let race = DirAttrRace::new();
+        getattr(&race, 0);
+        assert!(race.changed(0, DIR));
     }
 
     #[test]
     fn getattr_of_another_thread_long_ago_is_ignored() {
-        let mut askers = DirAttrRace::new();
-        ask(&askers, OTHER);
-        ask(&askers, ME);
-        askers.places.begun -= LATE_ANSWER_MAX * 2;
-        assert!(!askers.changed(ME, DIR));
+        let mut race = DirAttrRace::new();
+        getattr(&race, OTHER);
+        getattr(&race, ME);
+        race.places.begun -= LATE_ANSWER_MAX * 2;
+        assert!(!race.changed(ME, DIR));
     }
 }

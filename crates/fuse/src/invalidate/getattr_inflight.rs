@@ -31,25 +31,25 @@ struct Answered {
 
 /// GETATTR requests in flight, and the last replies.
 #[derive(Default, Debug)]
-pub(super) struct Questions {
-    under_way: HashMap<InodeId, u32>,
+pub(super) struct GetattrsInFlight {
+    in_flight: HashMap<InodeId, u32>,
     /// The last replies, oldest first.
     answered: VecDeque<Answered>,
     last_number: u64,
 }
 
-impl Questions {
+impl GetattrsInFlight {
     /// A GETATTR of the inode has arrived.
     pub(super) fn asked(&mut self, ino: InodeId) {
-        *self.under_way.entry(ino).or_insert(0) += 1;
+        *self.in_flight.entry(ino).or_insert(0) += 1;
     }
 
     /// A GETATTR is not in flight any more, and no thread has a reply to consume.
     pub(super) fn is_over(&mut self, ino: InodeId) {
-        if let Some(count) = self.under_way.get_mut(&ino) {
+        if let Some(count) = self.in_flight.get_mut(&ino) {
             *count -= 1;
             if *count == 0 {
-                self.under_way.remove(&ino);
+                self.in_flight.remove(&ino);
             }
         }
     }
@@ -78,19 +78,19 @@ pub(super) struct Waiting {
     begun: Instant,
     /// Replies up to this number are known.
     known: u64,
-    are_under_way: bool,
+    are_in_flight: bool,
     lookers: Vec<Looker>,
 }
 
 impl Waiting {
     pub(super) fn of(ino: InodeId) -> Waiting {
-        Waiting { ino, begun: Instant::now(), known: 0, are_under_way: false, lookers: Vec::new() }
+        Waiting { ino, begun: Instant::now(), known: 0, are_in_flight: false, lookers: Vec::new() }
     }
 
     /// Updates the threads to wait for.
-    pub(super) fn hear(&mut self, questions: &Questions) {
-        self.are_under_way = questions.under_way.contains_key(&self.ino);
-        let fresh = questions.answered.iter().rev().take_while(|answered| answered.number > self.known);
+    pub(super) fn hear(&mut self, getattrs: &GetattrsInFlight) {
+        self.are_in_flight = getattrs.in_flight.contains_key(&self.ino);
+        let fresh = getattrs.answered.iter().rev().take_while(|answered| answered.number > self.known);
         let mut lookers: Vec<Looker> = Vec::new();
         for answered in fresh.filter(|answered| answered.ino == self.ino) {
             // A thread that has sent another GETATTR has consumed its earlier reply.
@@ -100,7 +100,7 @@ impl Waiting {
         }
         self.lookers.retain(|old| old.tid == 0 || lookers.iter().all(|looker| looker.tid != old.tid));
         self.lookers.append(&mut lookers);
-        self.known = questions.last_number;
+        self.known = getattrs.last_number;
     }
 
     /// Whether all replies have been consumed, or are waited for no longer.
@@ -108,7 +108,7 @@ impl Waiting {
         self.lookers.retain_mut(|looker| !looker.has_looked());
         let waited = self.begun.elapsed();
         waited >= LOOK_WAIT_MAX
-            || (self.lookers.is_empty() && (!self.are_under_way || waited >= ATTRIBUTES_WAIT_MAX))
+            || (self.lookers.is_empty() && (!self.are_in_flight || waited >= ATTRIBUTES_WAIT_MAX))
     }
 }
 
@@ -182,31 +182,31 @@ mod tests {
         Some(Thread { sleeps: false, ran, turns, is_exact: false })
     }
 
-    fn is_over(questions: &Questions, waiting: &mut Waiting) -> bool {
-        waiting.hear(questions);
+    fn is_over(getattrs: &GetattrsInFlight, waiting: &mut Waiting) -> bool {
+        waiting.hear(getattrs);
         waiting.is_over()
     }
 
     #[test]
     fn a_question_is_waited_for_and_then_the_thread_that_asked_it() {
-        let mut questions = Questions::default();
+        let mut getattrs = GetattrsInFlight::default();
         let mut waiting = Waiting::of(FILE);
-        assert!(is_over(&questions, &mut waiting));
-        questions.asked(FILE);
-        questions.asked(FILE);
-        questions.asked(OTHER);
-        assert!(!is_over(&questions, &mut waiting));
-        questions.answered(FILE, NO_THREAD, None);
-        assert!(!is_over(&questions, &mut waiting));
+        assert!(is_over(&getattrs, &mut waiting));
+        getattrs.asked(FILE);
+        getattrs.asked(FILE);
+        getattrs.asked(OTHER);
+        assert!(!is_over(&getattrs, &mut waiting));
+        getattrs.answered(FILE, NO_THREAD, None);
+        assert!(!is_over(&getattrs, &mut waiting));
         // This thread runs, and nothing shows that it has run since the reply.
-        questions.answered(FILE, nix::unistd::gettid().as_raw() as u32, None);
-        waiting.hear(&questions);
+        getattrs.answered(FILE, nix::unistd::gettid().as_raw() as u32, None);
+        waiting.hear(&getattrs);
         assert_eq!(waiting.lookers.len(), 1, "the other has ended");
         assert!(!waiting.is_over(), "this is its first observed state");
-        while !is_over(&questions, &mut waiting) {
+        while !is_over(&getattrs, &mut waiting) {
             std::hint::spin_loop();
         }
-        assert!(questions.under_way.contains_key(&OTHER) && questions.under_way.len() == 1);
+        assert!(getattrs.in_flight.contains_key(&OTHER) && getattrs.in_flight.len() == 1);
     }
 
     #[test]
@@ -221,10 +221,10 @@ mod tests {
         while !Thread::look_at(tid).expect("it is there").sleeps {
             std::thread::yield_now();
         }
-        let mut questions = Questions::default();
-        questions.asked(FILE);
-        questions.answered(FILE, tid, None);
-        assert!(is_over(&questions, &mut Waiting::of(FILE)));
+        let mut getattrs = GetattrsInFlight::default();
+        getattrs.asked(FILE);
+        getattrs.answered(FILE, tid, None);
+        assert!(is_over(&getattrs, &mut Waiting::of(FILE)));
         drop(wake);
         thread.join().expect("ends");
     }
@@ -258,26 +258,26 @@ mod tests {
 
     #[test]
     fn thread_with_several_getattrs_is_waited_for_once() {
-        let mut questions = Questions::default();
+        let mut getattrs = GetattrsInFlight::default();
         let mut waiting = Waiting::of(FILE);
         for _ in 0..3 {
             for tid in [NO_THREAD, NO_THREAD - 1] {
-                questions.asked(FILE);
-                questions.answered(FILE, tid, None);
+                getattrs.asked(FILE);
+                getattrs.answered(FILE, tid, None);
             }
-            waiting.hear(&questions);
+            waiting.hear(&getattrs);
         }
         assert_eq!(waiting.lookers.len(), 2);
     }
 
     #[test]
     fn oldest_replies_are_forgotten() {
-        let mut questions = Questions::default();
+        let mut getattrs = GetattrsInFlight::default();
         for _ in 0..ANSWERS_KEPT_MAX + 1 {
-            questions.asked(FILE);
-            questions.answered(FILE, NO_THREAD, None);
+            getattrs.asked(FILE);
+            getattrs.answered(FILE, NO_THREAD, None);
         }
-        assert_eq!(questions.answered.len(), ANSWERS_KEPT_MAX);
-        assert!(questions.under_way.is_empty());
+        assert_eq!(getattrs.answered.len(), ANSWERS_KEPT_MAX);
+        assert!(getattrs.in_flight.is_empty());
     }
 }

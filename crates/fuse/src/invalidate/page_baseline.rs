@@ -176,7 +176,7 @@ pub(crate) struct WrittenBack {
 
 impl Drop for WrittenBack {
     fn drop(&mut self) {
-        self.invalidator.state.lock().mapped.end_write(self.ino, self.pages);
+        self.invalidator.state.lock().page_baselines.end_write(self.ino, self.pages);
     }
 }
 
@@ -185,19 +185,19 @@ impl Invalidator {
     /// request was answered.
     pub(crate) fn is_written_back(self: &Arc<Invalidator>, Write { ino, offset, len }: Write) -> WrittenBack {
         let pages = Pages::of_bytes(offset, len);
-        self.state.lock().mapped.begin_write(ino, pages);
+        self.state.lock().page_baselines.begin_write(ino, pages);
         WrittenBack { invalidator: self.clone(), ino, pages }
     }
 
     /// Whether another client may have changed the file since the kernel read the pages that it writes back.
     pub(crate) fn may_differ(&self, ino: InodeId) -> bool {
-        self.was_dropped(ino) || self.state.lock().mapped.are_kept(ino)
+        self.was_dropped(ino) || self.state.lock().page_baselines.are_kept(ino)
     }
 
     /// Pages are about to be written back. A page that was written back before and not invalidated since has
     /// its baseline from then.
     pub(crate) fn read_from(&self, pages: Write, before: &mut Before) {
-        for (at, page) in self.state.lock().mapped.kept(pages) {
+        for (at, page) in self.state.lock().page_baselines.kept(pages) {
             before.replace(at, &page);
         }
     }
@@ -206,13 +206,13 @@ impl Invalidator {
     /// through a mapping.
     pub(crate) fn is_overwritten(&self, write: Write, data: &[u8]) {
         if self.drops_at_all.load(SeqCst) {
-            self.state.lock().mapped.overwrite(write, data);
+            self.state.lock().page_baselines.overwrite(write, data);
         }
     }
 
     /// Pages were written back, and the file may differ from them: they are to be invalidated.
     pub(crate) fn differ(&self, write: Write, data: &[u8]) {
-        self.state.lock().mapped.keep(write, data);
+        self.state.lock().page_baselines.keep(write, data);
         self.is_waiting(Holds::Pages(write));
     }
 
@@ -221,7 +221,7 @@ impl Invalidator {
     pub(crate) fn wait_for_pages(&self, ino: InodeId) {
         let begun = Instant::now();
         let mut state = self.state.lock();
-        while state.mapped.are_kept(ino) && !state.ended && begun.elapsed() < KERNEL_WAIT_MAX {
+        while state.page_baselines.are_kept(ino) && !state.ended && begun.elapsed() < KERNEL_WAIT_MAX {
             self.news.wait_for(&mut state, BLOCKED_AFTER);
         }
     }
@@ -237,69 +237,72 @@ mod tests {
         Write { ino: FILE, offset, len }
     }
 
-    fn kept(mapped: &PageBaselines, offset: u64, len: u64) -> Vec<(usize, usize, u8)> {
-        mapped.kept(range(offset, len)).iter().map(|(at, page)| (*at, page.len(), page[0])).collect()
+    fn kept(baselines: &PageBaselines, offset: u64, len: u64) -> Vec<(usize, usize, u8)> {
+        baselines.kept(range(offset, len)).iter().map(|(at, page)| (*at, page.len(), page[0])).collect()
     }
 
     #[test]
     fn pages_are_kept_until_they_are_dropped() {
-        let mut mapped = PageBaselines::default();
-        assert_eq!(kept(&mapped, 0, 1 << 20), []);
+        let mut baselines = PageBaselines::default();
+        assert_eq!(kept(&baselines, 0, 1 << 20), []);
         let data = [[b'a'; 4096].as_slice(), &[b'b'; 4096], &[b'c'; 100]].concat();
-        mapped.keep(range(8192, data.len() as u64), &data);
-        assert_eq!(kept(&mapped, 0, 8192), []);
-        assert_eq!(kept(&mapped, 4096, 8192), [(4096, 4096, b'a')]);
+        baselines.keep(range(8192, data.len() as u64), &data);
+        assert_eq!(kept(&baselines, 0, 8192), []);
+        assert_eq!(kept(&baselines, 4096, 8192), [(4096, 4096, b'a')]);
         // Beyond the end of the file there are zeros.
-        assert_eq!(kept(&mapped, 0, 1 << 20), [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 4096, b'c')]);
-        mapped.keep(range(8192, 4096), &[b'A'; 4096]);
-        let begun = mapped.begin_drop();
-        assert_eq!(mapped.dropped(FILE, Pages::of_bytes(12288, 4096), begun), []);
-        assert_eq!(mapped.dropped(InodeId(9), Pages::ALL, begun), []);
-        assert_eq!(kept(&mapped, 8192, 1 << 20), [(0, 4096, b'A'), (8192, 4096, b'c')]);
-        assert!(mapped.are_kept(FILE) && !mapped.are_kept(InodeId(9)));
-        assert_eq!(mapped.dropped(FILE, Pages::ALL, begun), []);
-        assert!(!mapped.are_kept(FILE));
+        assert_eq!(
+            kept(&baselines, 0, 1 << 20),
+            [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 4096, b'c')]
+        );
+        baselines.keep(range(8192, 4096), &[b'A'; 4096]);
+        let begun = baselines.begin_drop();
+        assert_eq!(baselines.dropped(FILE, Pages::of_bytes(12288, 4096), begun), []);
+        assert_eq!(baselines.dropped(InodeId(9), Pages::ALL, begun), []);
+        assert_eq!(kept(&baselines, 8192, 1 << 20), [(0, 4096, b'A'), (8192, 4096, b'c')]);
+        assert!(baselines.are_kept(FILE) && !baselines.are_kept(InodeId(9)));
+        assert_eq!(baselines.dropped(FILE, Pages::ALL, begun), []);
+        assert!(!baselines.are_kept(FILE));
     }
 
     #[test]
     fn write_to_a_page_updates_its_baseline() {
-        let mut mapped = PageBaselines::default();
-        mapped.keep(range(0, 8192), &[b'.'; 8192]);
-        mapped.overwrite(range(4094, 4), b"abcd");
-        mapped.overwrite(range(0, 1), b"x");
-        mapped.overwrite(range(8192, 1), b"y");
-        let kept = mapped.kept(range(0, 8192));
+        let mut baselines = PageBaselines::default();
+        baselines.keep(range(0, 8192), &[b'.'; 8192]);
+        baselines.overwrite(range(4094, 4), b"abcd");
+        baselines.overwrite(range(0, 1), b"x");
+        baselines.overwrite(range(8192, 1), b"y");
+        let kept = baselines.kept(range(0, 8192));
         assert_eq!((&kept[0].1[..2], &kept[0].1[4093..]), (&b"x."[..], &b".ab"[..]));
         assert_eq!(&kept[1].1[..3], b"cd.");
     }
 
     #[test]
     fn page_with_a_baseline_stored_during_an_invalidation_is_invalidated_again() {
-        let mut mapped = PageBaselines::default();
-        mapped.keep(range(0, 4096), b"a");
-        let begun = mapped.begin_drop();
-        mapped.keep(range(4096, 8192), &[b'b'; 8192]);
-        assert_eq!(mapped.dropped(FILE, Pages::ALL, begun), [Pages::of_bytes(4096, 8192)]);
-        assert!(!mapped.is_kept(FILE, 0) && mapped.is_kept(FILE, 1));
-        assert_eq!(mapped.count(), 2);
-        mapped.begin_read(FILE, Pages::of_bytes(8192, 1));
-        assert!(mapped.is_kept(FILE, 1) && !mapped.is_kept(FILE, 2), "it is filled anew");
+        let mut baselines = PageBaselines::default();
+        baselines.keep(range(0, 4096), b"a");
+        let begun = baselines.begin_drop();
+        baselines.keep(range(4096, 8192), &[b'b'; 8192]);
+        assert_eq!(baselines.dropped(FILE, Pages::ALL, begun), [Pages::of_bytes(4096, 8192)]);
+        assert!(!baselines.is_kept(FILE, 0) && baselines.is_kept(FILE, 1));
+        assert_eq!(baselines.count(), 2);
+        baselines.begin_read(FILE, Pages::of_bytes(8192, 1));
+        assert!(baselines.is_kept(FILE, 1) && !baselines.is_kept(FILE, 2), "it is filled anew");
     }
 
     #[test]
     fn what_is_filled_or_written_back_while_pages_are_looked_at_is_known() {
-        let mut mapped = PageBaselines::default();
-        mapped.begin_write(FILE, Pages::of_bytes(0, 1));
-        assert!(mapped.begin_looks(FILE) && !mapped.begin_looks(FILE));
-        mapped.look(FILE);
-        mapped.end_write(FILE, Pages::of_bytes(0, 1));
-        mapped.begin_read(FILE, Pages::of_bytes(4096, 1));
-        mapped.begin_write(InodeId(9), Pages::ALL);
-        let untouched = |mapped: &PageBaselines| [0, 1, 2].map(|page| mapped.is_untouched(FILE, page));
-        assert_eq!(untouched(&mapped), [false, false, true]);
-        mapped.look(FILE);
-        assert_eq!(untouched(&mapped), [true; 3]);
-        mapped.end_looks(FILE);
-        assert!(mapped.begin_looks(FILE));
+        let mut baselines = PageBaselines::default();
+        baselines.begin_write(FILE, Pages::of_bytes(0, 1));
+        assert!(baselines.begin_looks(FILE) && !baselines.begin_looks(FILE));
+        baselines.look(FILE);
+        baselines.end_write(FILE, Pages::of_bytes(0, 1));
+        baselines.begin_read(FILE, Pages::of_bytes(4096, 1));
+        baselines.begin_write(InodeId(9), Pages::ALL);
+        let untouched = |baselines: &PageBaselines| [0, 1, 2].map(|page| baselines.is_untouched(FILE, page));
+        assert_eq!(untouched(&baselines), [false, false, true]);
+        baselines.look(FILE);
+        assert_eq!(untouched(&baselines), [true; 3]);
+        baselines.end_looks(FILE);
+        assert!(baselines.begin_looks(FILE));
     }
 }

@@ -4,9 +4,9 @@
 //! A write with `O_APPEND` that had to wait may have put its bytes at the wrong offset of the page cache: the
 //! kernel takes the end of the file before it requests `security.capability`. Its pages are invalidated when
 //! the write has been carried out, and before it is answered
-//! ([`UnderWay::carried_out`](super::UnderWay::carried_out)). In between the file is longer, and the page
-//! cache may have zeros there, so no reply carries the size. For an append, the file settles from before that
-//! request of the kernel is answered (see [`append`](super::append)).
+//! ([`WaitingChange::carried_out`](super::WaitingChange::carried_out)). In between the file is longer, and
+//! the page cache may have zeros there, so no reply carries the size. For an append, the file settles from
+//! before that request of the kernel is answered (see [`append`](super::append)).
 //!
 //! A file also settles while its size is changed in any other way. The kernel updates `i_size` when the
 //! calling thread runs again after the reply, and ignores other replies with a new size until then. A program
@@ -107,14 +107,14 @@ impl File {
 
 /// The kind of request that may have to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+enum BlockedRequest {
     /// GETATTR by this thread. A thread does not wait for a change of its own.
-    WriteGate(u32),
+    Getattr(u32),
     /// LOOKUP. It does not wait for a change that was answered: the kernel shows no program the result before
     /// it has updated `i_size`.
-    LooksUp,
+    Lookup,
     /// READ, which fills pages of the page cache.
-    Reads,
+    Read,
 }
 
 impl SizeBarrier {
@@ -159,7 +159,7 @@ impl SizeBarrier {
 
     /// Thread `tid` was answered; the current thread may have changed a file for it. A thread makes one call
     /// at a time, so it has consumed the replies to its earlier changes.
-    fn is_taken_in(&self, ino: InodeId, tid: u32) {
+    fn reply_sent_to(&self, ino: InodeId, tid: u32) {
         if self.any.load(SeqCst) == 0 {
             return;
         }
@@ -203,19 +203,19 @@ impl SizeBarrier {
         self.asking.lock().contains(&tid)
     }
 
-    fn holds_up(&self, who: Who, ino: InodeId) -> bool {
-        self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock().list, who, ino)
+    fn holds_up(&self, request: BlockedRequest, ino: InodeId) -> bool {
+        self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock().list, request, ino)
     }
 
     /// Whether a file settles for such a request. Removes files that have settled.
-    fn look(&self, files: &mut Vec<File>, who: Who, ino: InodeId) -> bool {
+    fn look(&self, files: &mut Vec<File>, request: BlockedRequest, ino: InodeId) -> bool {
         let now = Instant::now();
         let concerns = |file: &File| {
             file.ino == ino
-                && match who {
-                    Who::WriteGate(tid) => !file.is_taken_by(tid),
-                    Who::LooksUp => !matches!(file.stage, Stage::Taken(..)),
-                    Who::Reads => file.cut,
+                && match request {
+                    BlockedRequest::Getattr(tid) => !file.is_taken_by(tid),
+                    BlockedRequest::Lookup => !matches!(file.stage, Stage::Taken(..)),
+                    BlockedRequest::Read => file.cut,
                 }
         };
         files.retain_mut(|file| match concerns(file) {
@@ -227,10 +227,10 @@ impl SizeBarrier {
     }
 
     /// Waits until a file has settled for such a request. Returns false if that took too long.
-    fn wait(&self, who: Who, ino: InodeId) -> bool {
+    fn wait(&self, request: BlockedRequest, ino: InodeId) -> bool {
         let until = Instant::now() + SETTLE_WAIT_MAX;
         let mut files = self.files.lock();
-        while self.look(&mut files.list, who, ino) {
+        while self.look(&mut files.list, request, ino) {
             let now = Instant::now();
             if now >= until {
                 tracing::debug!(%ino, "a file did not settle in time: its size is shown while it changes");
@@ -244,7 +244,7 @@ impl SizeBarrier {
 }
 
 /// A write that may have to wait for other clients.
-pub(crate) struct Late<'a> {
+pub(crate) struct TrackedWrite<'a> {
     invalidator: &'a Invalidator,
     write: Write,
     /// The pages need not be invalidated because the write waits: that was done, or the write will be retried
@@ -252,11 +252,11 @@ pub(crate) struct Late<'a> {
     has_waited: AtomicBool,
 }
 
-impl Late<'_> {
+impl TrackedWrite<'_> {
     /// The write is about to be carried out (`begins`), or has failed. To be called while the file cannot be
     /// read.
     pub(crate) fn is_about_to(&self, begins: bool) {
-        let Late { invalidator, write, has_waited } = self;
+        let TrackedWrite { invalidator, write, has_waited } = self;
         if begins {
             return invalidator.size_barrier.begin(write.ino, false);
         }
@@ -276,8 +276,8 @@ impl Late<'_> {
 
 impl Invalidator {
     /// Tracks a write that is about to be carried out; `wait` says whether its thread may wait.
-    pub(crate) fn late(&self, wait: Wait, write: Write) -> Late<'_> {
-        Late { invalidator: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
+    pub(crate) fn track_write(&self, wait: Wait, write: Write) -> TrackedWrite<'_> {
+        TrackedWrite { invalidator: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
     }
 
     /// The size of a file is about to be changed (`begins`), or the change has failed. To be called while the
@@ -298,8 +298,8 @@ impl Invalidator {
     }
 
     /// A thread was answered that may have changed the size of a file.
-    pub(crate) fn is_taken_in(&self, ino: InodeId, tid: u32) {
-        self.size_barrier.is_taken_in(ino, tid);
+    pub(crate) fn change_answered(&self, ino: InodeId, tid: u32) {
+        self.size_barrier.reply_sent_to(ino, tid);
     }
 
     /// A change was carried out or has failed, and the calling thread was answered.
@@ -343,32 +343,32 @@ impl Invalidator {
     /// Whether GETATTR by a thread has to wait because the file settles. To be called after the attributes
     /// were read.
     pub(crate) fn is_behind_size_barrier(&self, ino: InodeId, tid: u32) -> bool {
-        self.size_barrier.holds_up(Who::WriteGate(tid), ino)
+        self.size_barrier.holds_up(BlockedRequest::Getattr(tid), ino)
     }
 
     /// Waits until GETATTR of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
-        self.size_barrier.wait(Who::WriteGate(0), ino)
+        self.size_barrier.wait(BlockedRequest::Getattr(0), ino)
     }
 
     /// Whether LOOKUP of a file has to wait because the file settles.
     pub(crate) fn is_changing(&self, ino: InodeId) -> bool {
-        self.size_barrier.holds_up(Who::LooksUp, ino)
+        self.size_barrier.holds_up(BlockedRequest::Lookup, ino)
     }
 
     /// Waits until LOOKUP of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_changed(&self, ino: InodeId) -> bool {
-        self.size_barrier.wait(Who::LooksUp, ino)
+        self.size_barrier.wait(BlockedRequest::Lookup, ino)
     }
 
     /// Whether READ of a file has to wait because the file is being cut.
     pub(crate) fn is_being_cut(&self, ino: InodeId) -> bool {
-        self.size_barrier.holds_up(Who::Reads, ino)
+        self.size_barrier.holds_up(BlockedRequest::Read, ino)
     }
 
     /// Waits until READ of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_cut(&self, ino: InodeId) -> bool {
-        self.size_barrier.wait(Who::Reads, ino)
+        self.size_barrier.wait(BlockedRequest::Read, ino)
     }
 }
 
@@ -381,11 +381,12 @@ mod tests {
     /// No thread has this id.
     const NO_THREAD: u32 = u32::MAX;
 
-    const ALL: [Who; 3] = [Who::WriteGate(0), Who::LooksUp, Who::Reads];
+    const ALL: [BlockedRequest; 3] =
+        [BlockedRequest::Getattr(0), BlockedRequest::Lookup, BlockedRequest::Read];
 
     impl SizeBarrier {
-        fn held_up(&self, ino: InodeId) -> Vec<Who> {
-            ALL.into_iter().filter(|who| self.holds_up(*who, ino)).collect()
+        fn blocked(&self, ino: InodeId) -> Vec<BlockedRequest> {
+            ALL.into_iter().filter(|request| self.holds_up(*request, ino)).collect()
         }
     }
 
@@ -395,13 +396,13 @@ mod tests {
         size_barrier.end(FILE);
         size_barrier.begin(FILE, false);
         size_barrier.end(OTHER);
-        assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::LooksUp]);
-        assert_eq!(size_barrier.held_up(OTHER), []);
+        assert_eq!(size_barrier.blocked(FILE), [BlockedRequest::Getattr(0), BlockedRequest::Lookup]);
+        assert_eq!(size_barrier.blocked(OTHER), []);
         size_barrier.begin(OTHER, true);
         size_barrier.begin(FILE, false);
         size_barrier.end(FILE);
-        assert_eq!(size_barrier.held_up(FILE), []);
-        assert_eq!(size_barrier.held_up(OTHER), ALL);
+        assert_eq!(size_barrier.blocked(FILE), []);
+        assert_eq!(size_barrier.blocked(OTHER), ALL);
         size_barrier.end(OTHER);
         assert_eq!(size_barrier.any.load(SeqCst), 0);
     }
@@ -413,12 +414,12 @@ mod tests {
         size_barrier.expect(FILE);
         size_barrier.expect(OTHER);
         size_barrier.begin(OTHER, false);
-        assert!(size_barrier.holds_up(Who::LooksUp, FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
-        while size_barrier.holds_up(Who::LooksUp, FILE) {
+        assert!(size_barrier.holds_up(BlockedRequest::Lookup, FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
+        while size_barrier.holds_up(BlockedRequest::Lookup, FILE) {
             std::thread::yield_now();
         }
         assert!(begun.elapsed() >= SETTLE_WAIT_MAX);
-        assert!(size_barrier.holds_up(Who::LooksUp, OTHER), "this write has begun");
+        assert!(size_barrier.holds_up(BlockedRequest::Lookup, OTHER), "this write has begun");
         size_barrier.begin(OTHER, false);
         assert_eq!(size_barrier.any.load(SeqCst), 1, "the other file is removed");
     }
@@ -427,21 +428,21 @@ mod tests {
     fn a_file_whose_length_was_changed_settles_when_who_did_it_has_run() {
         let size_barrier = SizeBarrier::default();
         let me = nix::unistd::gettid().as_raw() as u32;
-        size_barrier.is_taken_in(FILE, me);
-        assert_eq!(size_barrier.held_up(FILE), [], "it was not changed");
+        size_barrier.reply_sent_to(FILE, me);
+        assert_eq!(size_barrier.blocked(FILE), [], "it was not changed");
         size_barrier.begin(FILE, true);
         size_barrier.begin(OTHER, true);
-        assert!(!size_barrier.wait(Who::Reads, FILE), "no thread has been answered");
+        assert!(!size_barrier.wait(BlockedRequest::Read, FILE), "no thread has been answered");
         // The thread runs, and nothing shows that it has run since the reply.
-        size_barrier.is_taken_in(FILE, me);
+        size_barrier.reply_sent_to(FILE, me);
         size_barrier.end(FILE);
-        assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::Reads]);
-        assert!(!size_barrier.holds_up(Who::WriteGate(me), FILE), "it made the change itself");
-        while size_barrier.holds_up(Who::Reads, FILE) {
+        assert_eq!(size_barrier.blocked(FILE), [BlockedRequest::Getattr(0), BlockedRequest::Read]);
+        assert!(!size_barrier.holds_up(BlockedRequest::Getattr(me), FILE), "it made the change itself");
+        while size_barrier.holds_up(BlockedRequest::Read, FILE) {
             std::hint::spin_loop();
         }
-        size_barrier.is_taken_in(OTHER, NO_THREAD);
-        assert!(size_barrier.wait(Who::Reads, OTHER), "the thread has ended");
+        size_barrier.reply_sent_to(OTHER, NO_THREAD);
+        assert!(size_barrier.wait(BlockedRequest::Read, OTHER), "the thread has ended");
         assert_eq!(size_barrier.any.load(SeqCst), 0);
     }
 
@@ -450,15 +451,15 @@ mod tests {
         let size_barrier = SizeBarrier::default();
         size_barrier.begin(FILE, false);
         size_barrier.give_up(FILE);
-        assert_eq!(size_barrier.held_up(FILE), []);
+        assert_eq!(size_barrier.blocked(FILE), []);
         size_barrier.expect(FILE);
         size_barrier.begin(FILE, false);
         for _ in 0..2 {
             size_barrier.give_up(FILE);
-            assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::LooksUp]);
+            assert_eq!(size_barrier.blocked(FILE), [BlockedRequest::Getattr(0), BlockedRequest::Lookup]);
         }
         size_barrier.end(FILE);
-        assert_eq!(size_barrier.held_up(FILE), []);
+        assert_eq!(size_barrier.blocked(FILE), []);
     }
 
     #[test]
@@ -467,7 +468,7 @@ mod tests {
         let me = nix::unistd::gettid().as_raw() as u32;
         for ino in 1..=100 {
             size_barrier.begin(InodeId(ino), false);
-            size_barrier.is_taken_in(InodeId(ino), me);
+            size_barrier.reply_sent_to(InodeId(ino), me);
             assert_eq!(size_barrier.any.load(SeqCst), 1);
         }
     }
@@ -483,14 +484,14 @@ mod tests {
             scope.spawn(|| {
                 size_barrier.begin(FILE, true);
                 size_barrier.begin(InodeId(9), false);
-                size_barrier.is_taken_in(InodeId(9), me);
+                size_barrier.reply_sent_to(InodeId(9), me);
             });
         });
-        size_barrier.is_taken_in(FILE, me);
+        size_barrier.reply_sent_to(FILE, me);
         size_barrier.end(FILE);
         size_barrier.give_up(FILE);
-        assert_eq!(size_barrier.held_up(FILE), ALL);
-        size_barrier.is_taken_in(OTHER, me);
-        assert!(size_barrier.holds_up(Who::WriteGate(0), InodeId(9)), "this change began later");
+        assert_eq!(size_barrier.blocked(FILE), ALL);
+        size_barrier.reply_sent_to(OTHER, me);
+        assert!(size_barrier.holds_up(BlockedRequest::Getattr(0), InodeId(9)), "this change began later");
     }
 }

@@ -5,7 +5,7 @@ mod unflushable_pages;
 
 use super::already_invalidated::AlreadyInvalidated;
 use super::append::Readers;
-use super::getattr_inflight::Questions;
+use super::getattr_inflight::GetattrsInFlight;
 use super::page_baseline::PageBaselines;
 use super::pages::Pages;
 use crate::context::Write;
@@ -22,24 +22,24 @@ pub(super) enum Notice {
     Node { ino: InodeId, pages: Pages },
 }
 
-/// A round: the notifications that one caller waits for.
+/// A batch: the notifications that one caller waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct RoundId(u64);
+pub(super) struct NotificationBatchId(u64);
 
-/// A notification, and the round that waits for it.
+/// A notification, and the batch that waits for it.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    pub round: Option<RoundId>,
+    pub batch: Option<NotificationBatchId>,
     pub notice: Notice,
 }
 
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct NotificationBatch {
     /// Notifications that are not done.
     left: usize,
     /// The last time that one of them was done.
     progress: Instant,
-    /// All names were outdated since the round began.
+    /// All names were outdated since the batch began.
     pub outdated: bool,
 }
 
@@ -51,7 +51,7 @@ struct Running {
     /// The thread id of the sender.
     tid: i32,
     since: Instant,
-    /// The round no longer waits for it.
+    /// The batch no longer waits for it.
     not_waited_for: bool,
     /// Parts of its pages have got notifications of their own.
     apart: bool,
@@ -71,7 +71,7 @@ struct Writing {
 
 /// Local changes that wait for a server, by the kernel locks that they hold.
 #[derive(Default, Debug)]
-struct UnderWay {
+struct WaitingChanges {
     /// Inodes, with the number of changes that hold the lock of each.
     dirs: HashMap<InodeId, usize>,
     /// Changes of names in two directories, which hold the file system's rename lock.
@@ -121,17 +121,17 @@ impl Recent {
 
 #[derive(Default, Debug)]
 pub(super) struct State {
-    under_way: UnderWay,
+    waiting_changes: WaitingChanges,
     queue: VecDeque<Task>,
     running: Vec<Running>,
-    rounds: HashMap<RoundId, Round>,
+    batches: HashMap<NotificationBatchId, NotificationBatch>,
     recent: Recent,
     /// READ requests in flight.
     reads: HashMap<InodeId, Vec<Pages>>,
     pub readers: Readers,
-    pub questions: Questions,
-    pub empty: AlreadyInvalidated,
-    pub mapped: PageBaselines,
+    pub getattrs: GetattrsInFlight,
+    pub already_invalidated: AlreadyInvalidated,
+    pub page_baselines: PageBaselines,
     last_id: u64,
     pub threads: usize,
     pub idle: usize,
@@ -143,8 +143,8 @@ pub(super) struct State {
 pub(super) enum Step {
     /// Send the notification, and then call [`State::done`] with the number.
     Tell(u64, Notice),
-    /// Outdate all names, call [`State::outdated`] if a round waits for that, and get the next step.
-    Outdate(Option<RoundId>),
+    /// Outdate all names, call [`State::outdated`] if a batch waits for that, and get the next step.
+    Outdate(Option<NotificationBatchId>),
     /// The queue is empty.
     Idle,
 }
@@ -158,14 +158,14 @@ impl State {
     // --- local changes ---
 
     pub fn lock_dir(&mut self, dir: InodeId) {
-        *self.under_way.dirs.entry(dir).or_insert(0) += 1;
+        *self.waiting_changes.dirs.entry(dir).or_insert(0) += 1;
     }
 
     pub fn unlock_dir(&mut self, dir: InodeId) {
-        if let Some(count) = self.under_way.dirs.get_mut(&dir) {
+        if let Some(count) = self.waiting_changes.dirs.get_mut(&dir) {
             *count -= 1;
             if *count == 0 {
-                self.under_way.dirs.remove(&dir);
+                self.waiting_changes.dirs.remove(&dir);
             }
         }
     }
@@ -173,25 +173,25 @@ impl State {
     /// Locks the directories in which names are changed; both are equal if it is only one.
     pub fn lock_dirs(&mut self, dirs: [InodeId; 2]) {
         dirs.into_iter().for_each(|dir| self.lock_dir(dir));
-        self.under_way.moves += usize::from(dirs[0] != dirs[1]);
+        self.waiting_changes.moves += usize::from(dirs[0] != dirs[1]);
     }
 
     pub fn unlock_dirs(&mut self, dirs: [InodeId; 2]) {
         dirs.into_iter().for_each(|dir| self.unlock_dir(dir));
-        self.under_way.moves -= usize::from(dirs[0] != dirs[1]);
+        self.waiting_changes.moves -= usize::from(dirs[0] != dirs[1]);
     }
 
     /// Whether a waiting change may hold an inode lock.
     pub fn is_any_locked(&self) -> bool {
-        !self.under_way.dirs.is_empty()
+        !self.waiting_changes.dirs.is_empty()
     }
 
     /// Whether the lock of a directory or the rename lock may be held: by a waiting change, or by a
     /// notification about a name of the directory.
     pub fn may_be_locked(&self, dir: InodeId) -> bool {
         let drops = |notice: &Notice| matches!(notice, Notice::Entry { dir: of, .. } if *of == dir);
-        self.under_way.moves > 0
-            || self.under_way.dirs.contains_key(&dir)
+        self.waiting_changes.moves > 0
+            || self.waiting_changes.dirs.contains_key(&dir)
             || self.running.iter().any(|running| drops(&running.task.notice))
             || self.queue.iter().any(|task| drops(&task.notice))
     }
@@ -201,30 +201,30 @@ impl State {
     pub fn begin_write(&mut self, Write { ino, offset, len }: Write) -> u64 {
         let (id, late) = (self.id(), self.recent.last(ino).is_some());
         let writing = Writing { id, pages: Pages::of_bytes(offset, len), len, late, carried_out: false };
-        self.under_way.write_bytes += len;
-        self.under_way.writes.entry(ino).or_default().push(writing);
+        self.waiting_changes.write_bytes += len;
+        self.waiting_changes.writes.entry(ino).or_default().push(writing);
         id
     }
 
     /// Memory owned by waiting writes, in bytes.
     pub fn write_bytes(&self) -> u64 {
-        self.under_way.write_bytes
+        self.waiting_changes.write_bytes
     }
 
     /// A write was carried out. Returns the pages to invalidate once more before it is answered, if any.
     pub fn carried_out(&mut self, ino: InodeId, id: u64) -> Option<Pages> {
-        let write = self.under_way.writes.get_mut(&ino)?.iter_mut().find(|write| write.id == id)?;
+        let write = self.waiting_changes.writes.get_mut(&ino)?.iter_mut().find(|write| write.id == id)?;
         write.carried_out = true;
         std::mem::take(&mut write.late).then_some(write.pages)
     }
 
     /// A write was answered. Nothing is invalidated for it after that.
     pub fn end_write(&mut self, ino: InodeId, id: u64) {
-        let Some(writes) = self.under_way.writes.get_mut(&ino) else { return };
+        let Some(writes) = self.waiting_changes.writes.get_mut(&ino) else { return };
         let Some(at) = writes.iter().position(|write| write.id == id) else { return };
-        self.under_way.write_bytes -= writes.swap_remove(at).len;
+        self.waiting_changes.write_bytes -= writes.swap_remove(at).len;
         if writes.is_empty() {
-            self.under_way.writes.remove(&ino);
+            self.waiting_changes.writes.remove(&ino);
         }
     }
 
@@ -258,7 +258,7 @@ impl State {
         self.reads.get(&ino).is_some_and(|reads| reads.iter().any(|read| read.overlaps(pages)))
     }
 
-    // --- rounds ---
+    // --- batches ---
 
     /// A thread is about to write its notification to the kernel: from now on it may be blocked there.
     pub fn goes_to_the_kernel(&mut self, id: u64) {
@@ -278,47 +278,47 @@ impl State {
     }
 
     /// Queues notifications that the caller waits for.
-    pub fn begin(&mut self, notices: impl ExactSizeIterator<Item = Notice>) -> RoundId {
-        let round = RoundId(self.id());
+    pub fn begin(&mut self, notices: impl ExactSizeIterator<Item = Notice>) -> NotificationBatchId {
+        let batch = NotificationBatchId(self.id());
         let (left, progress) = (notices.len(), Instant::now());
-        self.rounds.insert(round, Round { left, progress, outdated: false });
-        self.queue.extend(notices.map(|notice| Task { round: Some(round), notice }));
-        round
+        self.batches.insert(batch, NotificationBatch { left, progress, outdated: false });
+        self.queue.extend(notices.map(|notice| Task { batch: Some(batch), notice }));
+        batch
     }
 
     /// Queues notifications without a waiter.
     pub fn queue(&mut self, notices: impl Iterator<Item = Notice>) {
-        self.queue.extend(notices.map(|notice| Task { round: None, notice }));
+        self.queue.extend(notices.map(|notice| Task { batch: None, notice }));
     }
 
-    /// Returns the number of notifications left of a round and the time of its last progress, or `None` if it
+    /// Returns the number of notifications left of a batch and the time of its last progress, or `None` if it
     /// is finished.
-    pub fn left(&mut self, round: RoundId) -> Option<(usize, Instant)> {
-        let Round { left, progress, .. } = self.rounds.get(&round)?;
+    pub fn left(&mut self, batch: NotificationBatchId) -> Option<(usize, Instant)> {
+        let NotificationBatch { left, progress, .. } = self.batches.get(&batch)?;
         if *left == 0 {
-            self.rounds.remove(&round);
+            self.batches.remove(&batch);
             return None;
         }
         Some((*left, *progress))
     }
 
-    /// The caller no longer waits for a round; its remaining notifications are sent nevertheless.
-    pub fn abandon(&mut self, round: RoundId) {
-        self.rounds.remove(&round);
-        for task in self.queue.iter_mut().filter(|task| task.round == Some(round)) {
-            task.round = None;
+    /// The caller no longer waits for a batch; its remaining notifications are sent nevertheless.
+    pub fn abandon(&mut self, batch: NotificationBatchId) {
+        self.batches.remove(&batch);
+        for task in self.queue.iter_mut().filter(|task| task.batch == Some(batch)) {
+            task.batch = None;
         }
     }
 
-    fn count_done(&mut self, round: Option<RoundId>, count: usize) {
-        if let Some(round) = round.and_then(|round| self.rounds.get_mut(&round)) {
-            round.left = round.left.saturating_sub(count);
-            round.progress = Instant::now();
+    fn count_done(&mut self, batch: Option<NotificationBatchId>, count: usize) {
+        if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
+            batch.left = batch.left.saturating_sub(count);
+            batch.progress = Instant::now();
         }
     }
 
-    fn is_outdated(&self, round: Option<RoundId>) -> bool {
-        round.and_then(|round| self.rounds.get(&round)).is_some_and(|round| round.outdated)
+    fn is_outdated(&self, batch: Option<NotificationBatchId>) -> bool {
+        batch.and_then(|batch| self.batches.get(&batch)).is_some_and(|batch| batch.outdated)
     }
 
     // --- threads ---
@@ -337,21 +337,21 @@ impl State {
     /// The next step for the thread with this id.
     pub fn step(&mut self, tid: i32) -> Step {
         while let Some(task) = self.queue.pop_front() {
-            match (&task.notice, task.round) {
-                (Notice::Entry { .. }, round) if self.is_outdated(round) => self.count_done(round, 1),
-                (Notice::Entry { dir, .. }, round) if self.is_held(*dir) => {
-                    if round.is_some() {
+            match (&task.notice, task.batch) {
+                (Notice::Entry { .. }, batch) if self.is_outdated(batch) => self.count_done(batch, 1),
+                (Notice::Entry { dir, .. }, batch) if self.is_held(*dir) => {
+                    if batch.is_some() {
                         self.queue.push_front(task);
                     }
-                    return Step::Outdate(round);
+                    return Step::Outdate(batch);
                 }
                 (Notice::Entry { .. }, _) => return self.run(task, tid),
                 (Notice::Node { ino, pages }, _) => {
                     let parts = self.spare_writes(*ino, *pages);
                     if parts.len() > 1 {
-                        self.replace(task.round, *ino, parts);
+                        self.replace(task.batch, *ino, parts);
                     } else if self.is_waited_for(*ino, *pages) {
-                        self.count_done(task.round, 1);
+                        self.count_done(task.batch, 1);
                     } else {
                         return self.run(task, tid);
                     }
@@ -366,7 +366,7 @@ impl State {
     /// rest is kept for `INVAL_INODE`, for which local changes may be waiting.
     fn is_held(&self, dir: InodeId) -> bool {
         let mut names = 0;
-        self.under_way.dirs.contains_key(&dir)
+        self.waiting_changes.dirs.contains_key(&dir)
             || self.running.iter().any(|running| match &running.task.notice {
                 Notice::Entry { dir: of, .. } => {
                     names += 1;
@@ -383,12 +383,12 @@ impl State {
         Step::Tell(id, notice)
     }
 
-    /// All names were outdated: the round waits for no `INVAL_ENTRY` any more.
-    pub fn outdated(&mut self, id: RoundId) {
-        let Some(round) = self.rounds.get_mut(&id) else { return };
-        round.outdated = true;
+    /// All names were outdated: the batch waits for no `INVAL_ENTRY` any more.
+    pub fn outdated(&mut self, id: NotificationBatchId) {
+        let Some(batch) = self.batches.get_mut(&id) else { return };
+        batch.outdated = true;
         let mut not_waited_for = 0;
-        for running in self.running.iter_mut().filter(|running| running.task.round == Some(id)) {
+        for running in self.running.iter_mut().filter(|running| running.task.batch == Some(id)) {
             if matches!(running.task.notice, Notice::Entry { .. }) && !running.not_waited_for {
                 running.not_waited_for = true;
                 not_waited_for += 1;
@@ -397,15 +397,15 @@ impl State {
         self.count_done(Some(id), not_waited_for);
     }
 
-    /// The notification was sent. Returns whether that was the last of a round.
+    /// The notification was sent. Returns whether that was the last of a batch.
     pub fn done(&mut self, id: u64) -> bool {
         let Some(at) = self.running.iter().position(|running| running.id == id) else { return false };
         let running = self.running.swap_remove(at);
         if !running.not_waited_for {
-            self.count_done(running.task.round, 1);
+            self.count_done(running.task.batch, 1);
         }
-        let round = running.task.round.and_then(|round| self.rounds.get(&round));
-        round.is_some_and(|round| round.left == 0)
+        let batch = running.task.batch.and_then(|batch| self.batches.get(&batch));
+        batch.is_some_and(|batch| batch.left == 0)
     }
 
     // --- blocked notifications ---
@@ -415,7 +415,7 @@ impl State {
     /// writes may unlock the pages for moments only, and each causes an invalidation of its own. False if no
     /// write is in flight: the pages may have been filled since, and the thread waits for something else.
     fn is_waited_for(&self, ino: InodeId, pages: Pages) -> bool {
-        let writes = self.under_way.writes.get(&ino).into_iter().flatten();
+        let writes = self.waiting_changes.writes.get(&ino).into_iter().flatten();
         writes.into_iter().any(|write| write.pages.overlaps(pages))
             && !self.are_read(ino, pages)
             && self.running.iter().any(|running| {
@@ -429,7 +429,7 @@ impl State {
     /// Marks the writes in flight to these pages for another invalidation afterwards, and splits the range
     /// around their pages.
     fn spare_writes(&mut self, ino: InodeId, pages: Pages) -> Vec<Pages> {
-        let Some(writes) = self.under_way.writes.get_mut(&ino) else { return vec![pages] };
+        let Some(writes) = self.waiting_changes.writes.get_mut(&ino) else { return vec![pages] };
         let mut touched = Vec::new();
         for write in writes.iter_mut().filter(|write| write.pages.overlaps(pages)) {
             write.late |= !write.carried_out;
@@ -439,30 +439,30 @@ impl State {
     }
 
     /// Replaces a notification by notifications for parts of its pages.
-    fn replace(&mut self, round: Option<RoundId>, ino: InodeId, parts: Vec<Pages>) {
-        if let Some(round) = round.and_then(|round| self.rounds.get_mut(&round)) {
-            round.left += parts.len() - 1;
+    fn replace(&mut self, batch: Option<NotificationBatchId>, ino: InodeId, parts: Vec<Pages>) {
+        if let Some(batch) = batch.and_then(|batch| self.batches.get_mut(&batch)) {
+            batch.left += parts.len() - 1;
         }
         for pages in parts.into_iter().rev() {
-            self.queue.push_front(Task { round, notice: Notice::Node { ino, pages } });
+            self.queue.push_front(Task { batch, notice: Notice::Node { ino, pages } });
         }
     }
 
-    /// Stops waiting for notifications of a round that local writes block. Returns whether an `INVAL_ENTRY`
+    /// Stops waiting for notifications of a batch that local writes block. Returns whether an `INVAL_ENTRY`
     /// of it is blocked: then all names are to be outdated.
-    pub fn unblock(&mut self, round: RoundId) -> bool {
+    pub fn unblock(&mut self, batch: NotificationBatchId) -> bool {
         let (mut names, mut nodes) = (false, Vec::new());
         for running in &self.running {
-            if running.not_waited_for || running.task.round != Some(round) {
+            if running.not_waited_for || running.task.batch != Some(batch) {
                 continue;
             }
             let since = running.since.elapsed();
             match &running.task.notice {
                 Notice::Entry { dir, .. } => {
-                    names |= since >= NAME_PATIENCE || self.under_way.dirs.contains_key(dir);
+                    names |= since >= NAME_PATIENCE || self.waiting_changes.dirs.contains_key(dir);
                 }
                 Notice::Node { ino, pages } if since >= BLOCKED_AFTER => {
-                    let writes = self.under_way.writes.get(ino).into_iter().flatten();
+                    let writes = self.waiting_changes.writes.get(ino).into_iter().flatten();
                     let touched = writes.into_iter().any(|write| write.pages.overlaps(*pages));
                     if touched && is_blocked(running.tid) {
                         nodes.push((running.id, *ino, *pages));
@@ -483,8 +483,8 @@ impl State {
             match parts {
                 // The notification waits for a page that a write has locked. The page cannot be read before
                 // it is filled with new content.
-                parts if parts.len() == 1 => self.count_done(Some(round), 1),
-                parts => self.replace(Some(round), ino, parts),
+                parts if parts.len() == 1 => self.count_done(Some(batch), 1),
+                parts => self.replace(Some(batch), ino, parts),
             }
         }
         names
@@ -493,7 +493,7 @@ impl State {
 
 /// Whether a thread is in uninterruptible sleep in the kernel (state `D`).
 fn is_blocked(tid: i32) -> bool {
-    // If the state cannot be read, the thread counts as blocked, because a round waits for it.
+    // If the state cannot be read, the thread counts as blocked, because a batch waits for it.
     thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
 }
 
@@ -523,46 +523,46 @@ mod tests {
     }
 
     #[test]
-    fn round_ends_when_all_its_notifications_were_sent() {
+    fn batch_ends_when_all_its_notifications_were_sent() {
         let mut state = State::default();
-        let round = state.begin([entry("a"), node(FILE)].into_iter());
+        let batch = state.begin([entry("a"), node(FILE)].into_iter());
         let (a, b) = (told(state.step(NO_THREAD)), told(state.step(NO_THREAD)));
         assert!(matches!(state.step(NO_THREAD), Step::Idle));
         state.done(b);
-        assert_eq!(state.left(round).map(|(left, _)| left), Some(1));
-        assert!(!state.unblock(round));
+        assert_eq!(state.left(batch).map(|(left, _)| left), Some(1));
+        assert!(!state.unblock(batch));
         state.done(a);
-        assert!(state.left(round).is_none());
+        assert!(state.left(batch).is_none());
     }
 
     #[test]
     fn names_in_a_locked_directory_are_outdated_together() {
         let mut state = State::default();
-        let round = state.begin([entry("a"), entry("b"), entry("c")].into_iter());
+        let batch = state.begin([entry("a"), entry("b"), entry("c")].into_iter());
         let first = told(state.step(NO_THREAD));
         state.lock_dir(DIR);
-        assert!(state.unblock(round), "the first is blocked in the kernel");
+        assert!(state.unblock(batch), "the first is blocked in the kernel");
         assert!(matches!(state.step(NO_THREAD), Step::Outdate(_)));
-        state.outdated(round);
+        state.outdated(batch);
         assert!(matches!(state.step(NO_THREAD), Step::Idle));
-        assert!(state.left(round).is_none());
+        assert!(state.left(batch).is_none());
         state.done(first);
         state.unlock_dir(DIR);
-        let round = state.begin([entry("a")].into_iter());
+        let batch = state.begin([entry("a")].into_iter());
         told(state.step(NO_THREAD));
-        assert!(!state.unblock(round));
+        assert!(!state.unblock(batch));
     }
 
     #[test]
     fn few_threads_wait_for_the_locks_of_directories() {
         let mut state = State::default();
         let name = |dir| Notice::Entry { dir: InodeId(dir), name: Name::try_from("a").expect("a name") };
-        let round = state.begin([name(1)].into_iter());
+        let batch = state.begin([name(1)].into_iter());
         let first = told(state.step(NO_THREAD));
         std::thread::sleep(NAME_PATIENCE);
-        assert!(state.unblock(round), "the lock is held by a thread without a request here");
-        state.outdated(round);
-        assert!(state.left(round).is_none());
+        assert!(state.unblock(batch), "the lock is held by a thread without a request here");
+        state.outdated(batch);
+        assert!(state.left(batch).is_none());
         let again = state.begin([name(1), node(FILE)].into_iter());
         assert!(matches!(state.step(NO_THREAD), Step::Outdate(Some(_))), "another would wait as well");
         state.outdated(again);
@@ -585,23 +585,23 @@ mod tests {
     #[test]
     fn a_write_that_comes_in_between_is_not_waited_for_and_followed_up() {
         let mut state = State::default();
-        let round = state.begin([node(FILE)].into_iter());
+        let batch = state.begin([node(FILE)].into_iter());
         let whole = told(state.step(NO_THREAD));
         let write = state.begin_write(Write { ino: FILE, offset: 4096, len: 4096 });
         std::thread::sleep(BLOCKED_AFTER);
-        assert!(!state.unblock(round));
+        assert!(!state.unblock(batch));
         let parts = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
         assert!(matches!(state.step(NO_THREAD), Step::Idle));
         state.done(parts[0]);
         state.done(parts[2]);
-        assert_eq!(state.left(round).map(|(left, _)| left), Some(1));
+        assert_eq!(state.left(batch).map(|(left, _)| left), Some(1));
         std::thread::sleep(BLOCKED_AFTER);
-        state.unblock(round);
-        assert!(state.left(round).is_none());
+        state.unblock(batch);
+        assert!(state.left(batch).is_none());
         assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(4096, 4096)));
         assert_eq!(state.carried_out(FILE, write), None);
-        let round = state.begin([node(FILE)].into_iter());
-        state.abandon(round);
+        let batch = state.begin([node(FILE)].into_iter());
+        state.abandon(batch);
         // A thread already waits for the page of the write.
         let rest = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
         state.end_write(FILE, write);
@@ -627,9 +627,9 @@ mod tests {
         state.unblock(first);
         assert!(state.left(first).is_none(), "no caller waits for it");
         for _ in 0..3 {
-            let round = state.begin(notice());
+            let batch = state.begin(notice());
             assert!(matches!(state.step(NO_THREAD), Step::Idle));
-            assert!(state.left(round).is_none());
+            assert!(state.left(batch).is_none());
         }
         assert_eq!(state.carried_out(FILE, write), Some(page));
         let last = state.begin(notice());
@@ -637,9 +637,9 @@ mod tests {
         assert!(state.left(last).is_none());
         assert_eq!(state.carried_out(FILE, write), None, "pages invalidated later are filled with the write");
         state.done(blocked);
-        let round = state.begin(notice());
+        let batch = state.begin(notice());
         told(state.step(NO_THREAD));
-        assert!(state.left(round).is_some());
+        assert!(state.left(batch).is_some());
     }
 
     #[test]
@@ -649,17 +649,17 @@ mod tests {
         let page = Pages::of_bytes(0, 1);
         state.begin_read(FILE, Pages::of_bytes(0, 8192), 1);
         state.begin_read(FILE, page, 1);
-        let round = state.begin([Notice::Node { ino: FILE, pages: page }].into_iter());
+        let batch = state.begin([Notice::Node { ino: FILE, pages: page }].into_iter());
         let blocked = told(state.step(NO_THREAD));
         std::thread::sleep(BLOCKED_AFTER);
         for pages in [Pages::of_bytes(0, 8192), page] {
-            state.unblock(round);
-            assert!(state.left(round).is_some());
+            state.unblock(batch);
+            assert!(state.left(batch).is_some());
             state.end_read(FILE, pages);
         }
         state.begin_read(FILE, Pages::of_bytes(4096, 1), 1);
-        state.unblock(round);
-        assert!(state.left(round).is_none());
+        state.unblock(batch);
+        assert!(state.left(batch).is_none());
         state.end_read(FILE, Pages::of_bytes(4096, 1));
         state.done(blocked);
         assert!(state.reads.is_empty());
@@ -668,14 +668,14 @@ mod tests {
     #[test]
     fn reads_elsewhere_in_a_file_do_not_hold_up_what_a_write_is_in_the_way_of() {
         let mut state = State::default();
-        let round = state.begin([node(FILE)].into_iter());
+        let batch = state.begin([node(FILE)].into_iter());
         let blocked = told(state.step(NO_THREAD));
         // The write and the read begin while the kernel is already invalidating the file.
         let [written, read] = [0, 1 << 20].map(|offset| Pages::of_bytes(offset, 1));
         state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         state.begin_read(FILE, read, 1);
         std::thread::sleep(BLOCKED_AFTER);
-        assert!(!state.unblock(round));
+        assert!(!state.unblock(batch));
         let mut parts = Vec::new();
         while let Step::Tell(id, Notice::Node { pages, .. }) = state.step(NO_THREAD) {
             parts.push((id, pages));
@@ -683,14 +683,14 @@ mod tests {
         assert!(parts.iter().any(|(_, pages)| *pages == written), "{parts:?}");
         assert!(parts.iter().any(|(_, pages)| pages.overlaps(read)), "it may read old content: {parts:?}");
         for (id, pages) in parts {
-            assert!(state.left(round).is_some());
+            assert!(state.left(batch).is_some());
             if pages != written {
                 state.done(id);
             }
         }
         std::thread::sleep(BLOCKED_AFTER);
-        state.unblock(round);
-        assert!(state.left(round).is_none(), "no reader waits for pages that the write has locked");
+        state.unblock(batch);
+        assert!(state.left(batch).is_none(), "no reader waits for pages that the write has locked");
         state.done(blocked);
     }
 
@@ -707,11 +707,11 @@ mod tests {
     #[test]
     fn pages_that_cannot_be_written_back_are_not_waited_for() {
         let mut state = State::default();
-        let round = state.begin([node(FILE)].into_iter());
+        let batch = state.begin([node(FILE)].into_iter());
         let blocked = told(state.step(NO_THREAD));
         std::thread::sleep(STUCK_AFTER);
-        state.mapped.begin_write(FILE, Pages::ALL);
-        state.mapped.end_write(FILE, Pages::ALL);
+        state.page_baselines.begin_write(FILE, Pages::ALL);
+        state.page_baselines.end_write(FILE, Pages::ALL);
         assert_eq!(state.stuck(), [], "the file is not being changed");
         state.lock_dir(FILE);
         assert_eq!(state.stuck(), [FILE]);
@@ -728,7 +728,7 @@ mod tests {
         for part in parts {
             state.done(part);
         }
-        assert!(state.left(round).is_none());
+        assert!(state.left(batch).is_none());
         assert!(state.left(again).is_some());
         state.spare(second, &[Pages::ALL]);
         assert!(state.left(again).is_none());
@@ -747,22 +747,22 @@ mod tests {
     fn write_to_another_file_does_not_end_the_wait_for_a_notification() {
         let mut state = State::default();
         state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
-        let round = state.begin([node(FILE)].into_iter());
+        let batch = state.begin([node(FILE)].into_iter());
         let id = told(state.step(NO_THREAD));
         std::thread::sleep(BLOCKED_AFTER);
-        state.unblock(round);
-        assert!(state.left(round).is_some());
+        state.unblock(batch);
+        assert!(state.left(batch).is_some());
         state.done(id);
-        assert!(state.left(round).is_none());
+        assert!(state.left(batch).is_none());
     }
 
     #[test]
-    fn notification_of_an_abandoned_round_is_still_sent() {
+    fn notification_of_an_abandoned_batch_is_still_sent() {
         let mut state = State::default();
-        let round = state.begin([entry("a"), node(FILE)].into_iter());
+        let batch = state.begin([entry("a"), node(FILE)].into_iter());
         state.lock_dir(DIR);
-        state.abandon(round);
-        assert!(state.left(round).is_none());
+        state.abandon(batch);
+        assert!(state.left(batch).is_none());
         assert!(matches!(state.step(NO_THREAD), Step::Outdate(None)));
         let id = told(state.step(NO_THREAD));
         state.done(id);

@@ -123,7 +123,7 @@ impl Invalidator {
         for ino in state.stuck() {
             let Some(me) = self.me.upgrade() else { return };
             // One thread per file is enough.
-            if !state.mapped.begin_looks(ino) {
+            if !state.page_baselines.begin_looks(ino) {
                 continue;
             }
             let run = move || {
@@ -131,11 +131,11 @@ impl Invalidator {
                     tracing::debug!(%error, %ino, "pages that were changed through mappings are waited for");
                     std::thread::sleep(STUCK_PAUSE);
                 }
-                me.state.lock().mapped.end_looks(ino);
+                me.state.lock().page_baselines.end_looks(ino);
             };
             if let Err(error) = Builder::new().name("fuse-stuck".into()).spawn(run) {
                 tracing::warn!(%error, "cannot start a thread for pages that the kernel cannot write back");
-                state.mapped.end_looks(ino);
+                state.page_baselines.end_looks(ino);
             }
         }
     }
@@ -167,15 +167,16 @@ impl Invalidator {
         drop: u64,
         pages: Pages,
     ) -> io::Result<()> {
-        self.state.lock().mapped.look(ino);
+        self.state.lock().page_baselines.look(ino);
         let changed = asking.changed(pages)?;
         let numbers = || changed.iter().flat_map(|run| run.numbers());
         let unknown = {
             let state = self.state.lock();
-            let is_unknown =
-                |page: &u64| state.mapped.is_untouched(ino, *page) && !state.mapped.is_kept(ino, *page);
+            let is_unknown = |page: &u64| {
+                state.page_baselines.is_untouched(ino, *page) && !state.page_baselines.is_kept(ino, *page)
+            };
             let unknown: Vec<u64> = numbers().filter(is_unknown).collect();
-            if state.mapped.count() + unknown.len() as u64 > MAPPED_PAGES_MAX {
+            if state.page_baselines.count() + unknown.len() as u64 > MAPPED_PAGES_MAX {
                 return Err(io::ErrorKind::QuotaExceeded.into());
             }
             Pages::runs(unknown)
@@ -190,13 +191,13 @@ impl Invalidator {
         }
         let mut spared = Vec::new();
         for page in numbers() {
-            if !state.mapped.is_untouched(ino, page) {
+            if !state.page_baselines.is_untouched(ino, page) {
                 continue;
             }
-            if !state.mapped.is_kept(ino, page) {
+            if !state.page_baselines.is_kept(ino, page) {
                 let Some(content) = read.get(&page) else { continue };
                 let (offset, len) = (Pages::begin(page), content.len() as u64);
-                state.mapped.keep(Write { ino, offset, len }, content);
+                state.page_baselines.keep(Write { ino, offset, len }, content);
             }
             spared.push(page);
         }

@@ -82,18 +82,18 @@ impl WriteGate {
 impl Invalidator {
     /// Clears `S_NOSEC` of these files. Returns when the kernel will request a permit before the next write
     /// to each, or when that takes too long.
-    pub(super) fn have_asked(&self, files: &[InodeId]) {
+    pub(super) fn revoke_write_permits(&self, files: &[InodeId]) {
         let (Some(me), Some(client)) = (self.me.upgrade(), self.client.upgrade()) else { return };
         let left = Mutex::new(Left { queue: files.to_vec(), ..Left::default() });
-        let asks = Arc::new(WriteGate { left, news: Condvar::new() });
+        let gate = Arc::new(WriteGate { left, news: Condvar::new() });
         for n in 0..files.len().min(ASK_THREADS) {
-            let (Some(locker), client, asks) = (Locker::new(&me), client.clone(), asks.clone()) else {
+            let (Some(locker), client, gate) = (Locker::new(&me), client.clone(), gate.clone()) else {
                 break;
             };
             let run = move || {
                 keep_no_files_but(None);
-                while let Some(ino) = asks.next() {
-                    asks.done(ino, locker.invalidator().ask(&client, ino));
+                while let Some(ino) = gate.next() {
+                    gate.done(ino, locker.invalidator().clear_s_nosec(&client, ino));
                 }
             };
             if let Err(error) = Builder::new().name(format!("fuse-ask-{n}")).spawn(run) {
@@ -105,15 +105,15 @@ impl Invalidator {
             client.waits_to_write(ino)
                 || (since.elapsed() >= ASK_PATIENCE && self.state.lock().is_any_locked())
         };
-        if let Err(undone) = asks.wait(is_settled) {
+        if let Err(undone) = gate.wait(is_settled) {
             tracing::debug!(undone, "write permits of recalled files were not revoked in time");
         }
-        for (ino, error) in asks.left.lock().failed.drain(..) {
+        for (ino, error) in gate.left.lock().failed.drain(..) {
             tracing::debug!(%error, %ino, "a write permit could not be revoked");
         }
     }
 
-    fn ask(&self, client: &Client, ino: InodeId) -> io::Result<()> {
+    fn clear_s_nosec(&self, client: &Client, ino: InodeId) -> io::Result<()> {
         let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let inode = client.getattr(Wait::Never, ino).map_err(io::Error::other)?;
         let file = place.open(ino, inode.generation, libc::O_PATH)?;
@@ -141,12 +141,12 @@ mod tests {
     #[test]
     fn who_waits_to_be_let_write_is_not_waited_for() {
         let left = Mutex::new(Left { queue: vec![ONE, OTHER], ..Left::default() });
-        let asks = WriteGate { left, news: Condvar::new() };
-        assert_eq!(asks.next(), Some(OTHER));
-        assert_eq!(asks.wait(|ino, _| ino == OTHER), Err(1), "no thread has begun with the first");
-        assert_eq!(asks.wait(|ino, _| ino == OTHER), Ok(()), "it was removed from the queue");
-        assert_eq!(asks.next(), None);
-        asks.done(OTHER, Ok(()));
-        assert_eq!(asks.wait(|_, _| false), Ok(()));
+        let gate = WriteGate { left, news: Condvar::new() };
+        assert_eq!(gate.next(), Some(OTHER));
+        assert_eq!(gate.wait(|ino, _| ino == OTHER), Err(1), "no thread has begun with the first");
+        assert_eq!(gate.wait(|ino, _| ino == OTHER), Ok(()), "it was removed from the queue");
+        assert_eq!(gate.next(), None);
+        gate.done(OTHER, Ok(()));
+        assert_eq!(gate.wait(|_, _| false), Ok(()));
     }
 }
