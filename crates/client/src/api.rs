@@ -60,9 +60,9 @@ impl Client {
 
     /// If this is the second lookup of a thread that was refused with `ESTALE`: the directories in which its
     /// retry changes names.
-    pub fn looks_again(&self, by: u32, parent: InodeId, name: &[u8]) -> Option<Vec<InodeId>> {
+    pub fn pending_retry_dirs(&self, by: u32, parent: InodeId, name: &[u8]) -> Option<Vec<InodeId>> {
         let name = core::name(name).ok()?;
-        self.current().context.state.lock().core.retries.looks_again_in(by, parent, &name)
+        self.current().context.state.lock().core.retries.pending_retry_dirs(by, parent, &name)
     }
 
     /// The parent of a directory (`..`); that of the root is the root.

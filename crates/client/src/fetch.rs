@@ -75,7 +75,7 @@ impl Fetcher {
                     self.context.changed.notify_all();
                 }
                 let fetched = self.fetch_rights(wants);
-                if self.context.state.lock().core.retries.have_waited_for(&dirs) {
+                if self.context.state.lock().core.retries.wait_ended(&dirs) {
                     self.context.changed.notify_all();
                 }
                 fetched

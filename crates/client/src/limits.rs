@@ -109,8 +109,8 @@ pub const CONTENDED_LOOKUPS_MAX: u32 = 4;
 /// A directory is no longer watched after this many recalls in it without a use of it by this client.
 pub const RECALLS_UNUSED_MAX: u32 = 4;
 /// Remembered names that another client has changed, and that the kernel has not looked up since. If there
-/// are more, all are forgotten: the hazard is rare, see `Core::unseen`.
-pub const UNSEEN_NAMES_MAX: usize = 10_000;
+/// are more, all are forgotten: the hazard is rare, see `Core::outdated_dentries`.
+pub const OUTDATED_DENTRIES_MAX: usize = 10_000;
 /// A call that failed with `ESTALE` delays recalls of what its retry needs for this long at most. The second
 /// lookup comes after a few messages, unless other threads hold the kernel's locks.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);

@@ -81,7 +81,7 @@ struct LockTable {
 pub(crate) type Key = (InodeId, LockSpace, u64);
 
 /// The effect of a reply on held locks.
-pub(crate) enum Tells {
+pub(crate) enum ReplyEffect {
     Nothing,
     /// All locks of an owner.
     Held(Key),
@@ -108,7 +108,7 @@ struct Request<'a> {
     locks: &'a Locks,
     id: u64,
     below: u64,
-    tells: Tells,
+    effect: ReplyEffect,
     /// If false, it is unknown whether the request was carried out.
     answered: bool,
 }
@@ -119,10 +119,10 @@ impl Drop for Request<'_> {
         if let Some(op) = state.out.remove(&self.id)
             && !self.answered
         {
-            state.give_up(&op);
+            state.drop_unanswered(&op);
         }
         // The entry is gone if the session has ended.
-        if let Tells::Held(key) = self.tells
+        if let ReplyEffect::Held(key) = self.effect
             && let Some(held) = state.held.get_mut(&key)
         {
             held.asking -= 1;
@@ -141,7 +141,7 @@ impl LockTable {
     }
 
     /// Removes the locks that a request certainly gives up if it is carried out.
-    fn give_up(&mut self, op: &LockOp) {
+    fn drop_unanswered(&mut self, op: &LockOp) {
         match op {
             LockOp::Unset { ino, space, owner, range } => {
                 if let Some(held) = self.held.get_mut(&(*ino, *space, owner.owner)) {
@@ -202,28 +202,28 @@ impl Locks {
         Locks(Mutex::new(LockTable { term, last: 0, out: BTreeMap::new(), held, lost }))
     }
 
-    fn begin(&self, tells: Tells, op: LockOp) -> Request<'_> {
+    fn begin(&self, effect: ReplyEffect, op: LockOp) -> Request<'_> {
         let mut state = self.0.lock();
         state.last += 1;
         let id = state.last;
         state.out.insert(id, op);
-        if let Tells::Held(key) = tells {
+        if let ReplyEffect::Held(key) = effect {
             state.held.entry(key).or_default().asking += 1;
         }
         let below = state.out.first_key_value().map_or(id, |(first, _)| *first);
-        Request { locks: self, id, below, tells, answered: false }
+        Request { locks: self, id, below, effect, answered: false }
     }
 
     /// Records the reply to a request. Returns false if it is from a leader of another term.
-    fn take(&self, request: &mut Request<'_>, reply: &LockReply) -> bool {
+    fn record_reply(&self, request: &mut Request<'_>, reply: &LockReply) -> bool {
         let mut state = self.0.lock();
         if state.term != reply.term {
             return false;
         }
         request.answered = true;
-        match &request.tells {
-            Tells::Nothing => {}
-            Tells::Held(key) => {
+        match &request.effect {
+            ReplyEffect::Nothing => {}
+            ReplyEffect::Held(key) => {
                 let says = |held: &&mut Held| reply.at > 0 && held.at <= reply.at;
                 if let Some(held) = state.held.get_mut(key).filter(says) {
                     held.at = reply.at;
@@ -231,7 +231,7 @@ impl Locks {
                     held.locks.clone_from(&reply.held);
                 }
             }
-            Tells::Released(keys) => {
+            ReplyEffect::Released(keys) => {
                 for key in keys {
                     // A lock with the same count was granted by the release itself, after it.
                     if let Some(held) = state.held.get_mut(key).filter(|held| held.at < reply.at) {
@@ -251,7 +251,7 @@ impl Locks {
         let mut state = self.0.lock();
         state.term = term;
         for op in state.out.values().cloned().collect::<Vec<_>>() {
-            state.give_up(&op);
+            state.drop_unanswered(&op);
         }
         // Each leader has a count of its own.
         state.held.values_mut().for_each(|held| held.at = 0);
@@ -339,11 +339,11 @@ impl LockClient {
     /// Repeats a request until it is answered.
     pub(crate) fn ask(
         &self,
-        tells: Tells,
+        effect: ReplyEffect,
         wait: Option<&LockWait>,
         op: impl Fn(bool) -> LockOp,
     ) -> Result<LockOutcome, Errno> {
-        let mut request = self.locks.begin(tells, op(false));
+        let mut request = self.locks.begin(effect, op(false));
         if let Some(wait) = wait {
             *wait.request.lock() = Some((self.context.id, request.id));
         }
@@ -353,7 +353,7 @@ impl LockClient {
             let (session, id, below) = (self.context.id, request.id, request.below);
             let asked = LockRequest { session, id, below, op: op(waits) };
             match wait_for(|done| self.context.transport.meta.lock(asked, done)) {
-                Ok(reply) if self.locks.take(&mut request, &reply) => break Ok(reply.outcome),
+                Ok(reply) if self.locks.record_reply(&mut request, &reply) => break Ok(reply.outcome),
                 Ok(_) => tracing::debug!(request = id, "ignoring an earlier leader's reply about a lock"),
                 Err(
                     error @ (MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_)),
@@ -378,7 +378,7 @@ impl LockClient {
         if self.locks.has_lost(&key) {
             return Err(Errno::EIO);
         }
-        match self.ask(Tells::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
+        match self.ask(ReplyEffect::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
             LockOutcome::Done => Ok(()),
             LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
             LockOutcome::Conflict(_) => Err(Errno::EAGAIN),
@@ -397,7 +397,7 @@ impl LockClient {
                 return;
             }
             let op = LockOp::Cancel { id };
-            let request = self.locks.begin(Tells::Nothing, op.clone());
+            let request = self.locks.begin(ReplyEffect::Nothing, op.clone());
             let asked = LockRequest { session: of, id: request.id, below: request.below, op };
             if wait_for(|done| self.context.transport.meta.lock(asked, done)).is_ok() {
                 return;
@@ -415,7 +415,7 @@ impl LockClient {
         let its = self.owner(owner);
         self.locks.give_up_lost(&(ino, space, owner), range);
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
-        match self.ask(Tells::Held((ino, space, owner)), None, op)? {
+        match self.ask(ReplyEffect::Held((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
             // Unlocking the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
@@ -425,7 +425,7 @@ impl LockClient {
     /// A lock of another owner that conflicts with this one, if there is one.
     pub(crate) fn test(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
         let record = self.record(lock);
-        Ok(match self.ask(Tells::Nothing, None, |_| LockOp::Test(record))? {
+        Ok(match self.ask(ReplyEffect::Nothing, None, |_| LockOp::Test(record))? {
             LockOutcome::Conflict(other) => Some(other),
             _ => None,
         })
@@ -458,8 +458,8 @@ impl LockClient {
         let its: Vec<LockOwner> = owners.iter().map(|owner| self.owner(*owner)).collect();
         let keys: Vec<Key> =
             owners.iter().flat_map(|owner| LockSpace::BOTH.map(|space| (ino, space, *owner))).collect();
-        let tells = Tells::Released(keys.clone());
-        let released = self.ask(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
+        let effect = ReplyEffect::Released(keys.clone());
+        let released = self.ask(effect, None, |_| LockOp::Release { ino, owners: its.clone() });
         let mut state = self.locks.0.lock();
         for key in &keys {
             state.lost.remove(key);
@@ -503,13 +503,13 @@ mod tests {
     impl Locks {
         /// The owner requests a lock.
         fn asks(&self) -> Request<'_> {
-            self.begin(Tells::Held(KEY), LockOp::Set { lock: lock(), wait: true })
+            self.begin(ReplyEffect::Held(KEY), LockOp::Set { lock: lock(), wait: true })
         }
 
         /// The owner closes the file, which the servers answer with this count.
         fn closes(&self, at: u64) {
-            let mut release = self.begin(Tells::Released(vec![KEY]), release());
-            assert!(self.take(&mut release, &reply(at, &[])));
+            let mut release = self.begin(ReplyEffect::Released(vec![KEY]), release());
+            assert!(self.record_reply(&mut release, &reply(at, &[])));
         }
 
         fn is_known(&self) -> bool {
@@ -522,7 +522,7 @@ mod tests {
         let locks = Locks::new(TERM);
         let mut waits = locks.asks();
         locks.closes(7);
-        assert!(locks.take(&mut waits, &reply(8, &[lock()])));
+        assert!(locks.record_reply(&mut waits, &reply(8, &[lock()])));
         drop(waits);
         assert_eq!(reclaimed(&locks), [lock()]);
         assert!(locks.is_known());
@@ -535,9 +535,9 @@ mod tests {
         for at in [4, 6] {
             let locks = Locks::new(TERM);
             let (mut takes, mut releases) =
-                (locks.asks(), locks.begin(Tells::Released(vec![KEY]), release()));
-            assert!(locks.take(&mut takes, &reply(at, &[lock()])));
-            assert!(locks.take(&mut releases, &reply(5, &[])));
+                (locks.asks(), locks.begin(ReplyEffect::Released(vec![KEY]), release()));
+            assert!(locks.record_reply(&mut takes, &reply(at, &[lock()])));
+            assert!(locks.record_reply(&mut releases, &reply(5, &[])));
             drop((takes, releases));
             assert_eq!(locks.count(), usize::from(at > 5), "granted at {at}, told first");
         }
@@ -546,7 +546,7 @@ mod tests {
             let locks = Locks::new(TERM);
             let mut takes = locks.asks();
             locks.closes(5);
-            assert!(locks.take(&mut takes, &reply(at, &[lock()])));
+            assert!(locks.record_reply(&mut takes, &reply(at, &[lock()])));
             drop(takes);
             assert_eq!(locks.count(), usize::from(at >= 5), "granted at {at}, told last");
             assert_eq!(locks.is_known(), at >= 5);
@@ -558,7 +558,7 @@ mod tests {
         let locks = Locks::new(TERM);
         let (mut refused, unanswered) = (locks.asks(), locks.asks());
         locks.closes(5);
-        assert!(locks.take(&mut refused, &reply(6, &[])));
+        assert!(locks.record_reply(&mut refused, &reply(6, &[])));
         drop(refused);
         assert!(locks.is_known());
         drop(unanswered);
@@ -570,9 +570,9 @@ mod tests {
     #[test]
     fn a_request_that_was_not_carried_out_says_nothing_of_what_is_held() {
         let locks = Locks::new(TERM);
-        assert!(locks.take(&mut locks.asks(), &reply(4, &[lock()])));
+        assert!(locks.record_reply(&mut locks.asks(), &reply(4, &[lock()])));
         assert_eq!(reclaimed(&locks), [lock()]);
-        assert!(locks.take(&mut locks.asks(), &reply(0, &[])));
+        assert!(locks.record_reply(&mut locks.asks(), &reply(0, &[])));
         assert_eq!(reclaimed(&locks), [lock()]);
     }
 
@@ -580,10 +580,10 @@ mod tests {
     fn reply_of_a_leader_is_ignored_once_the_locks_were_reclaimed_from_the_next() {
         let locks = Locks::new(TERM);
         let (mut takes, mut again) = (locks.asks(), locks.asks());
-        assert!(locks.take(&mut takes, &reply(4, &[lock()])));
+        assert!(locks.record_reply(&mut takes, &reply(4, &[lock()])));
         drop(takes);
         assert_eq!(locks.reclaim(SESSION, TERM + 1, 10).len(), 1);
-        assert!(!locks.take(&mut again, &reply(5, &[])));
+        assert!(!locks.record_reply(&mut again, &reply(5, &[])));
         assert_eq!(locks.count(), 1, "the lock was reclaimed from the new leader");
     }
 
@@ -616,10 +616,10 @@ mod tests {
             let key = (KEY.0, held[0].space, KEY.2);
             for gave_up_asking in [false, true] {
                 let locks = Locks::new(TERM);
-                let mut had = locks.begin(Tells::Held(key), set(held[0]));
-                assert!(locks.take(&mut had, &reply(4, &held)));
+                let mut had = locks.begin(ReplyEffect::Held(key), set(held[0]));
+                assert!(locks.record_reply(&mut had, &reply(4, &held)));
                 drop(had);
-                let request = locks.begin(Tells::Nothing, op.clone());
+                let request = locks.begin(ReplyEffect::Nothing, op.clone());
                 assert_eq!(locks.count(), held.len(), "it is held until the request is answered");
                 let request = (!gave_up_asking).then_some(request);
                 assert_eq!(reclaimed(&locks), left, "{op:?}, {gave_up_asking}");

@@ -14,7 +14,7 @@
 //! closed it: they may rely on a mapping.
 
 use crate::limits::MAPPING_REFUSALS_KEPT_MAX;
-use crate::locks::{LockClient, Tells};
+use crate::locks::{LockClient, ReplyEffect};
 use crate::values::{Failure, Reply, Wait};
 use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
 use shoal_types::{Errno, InodeId, SessionId};
@@ -254,8 +254,8 @@ impl LockClient {
         let owner = LockOwner { session: self.session(), owner: OWNER };
         let (space, range, kind) = (LockSpace::Mapping, LockRange::ALL, LockKind::Write);
         let lock = LockRecord { ino, space, owner, pid: std::process::id(), range, kind };
-        let tells = Tells::Held((ino, space, OWNER));
-        match self.ask(tells, None, |_| LockOp::Set { lock, wait: false })? {
+        let effect = ReplyEffect::Held((ino, space, OWNER));
+        match self.ask(effect, None, |_| LockOp::Set { lock, wait: false })? {
             LockOutcome::Done => Ok(None),
             LockOutcome::Conflict(other) => Ok(Some(other.owner.session)),
             // This session has as many locks as it may have.
@@ -266,7 +266,7 @@ impl LockClient {
     /// Releases the lock of a file.
     pub(crate) fn release_mapping_lock(&self, ino: InodeId) -> Result<(), Errno> {
         let owners = vec![LockOwner { session: self.session(), owner: OWNER }];
-        let tells = Tells::Released(vec![(ino, LockSpace::Mapping, OWNER)]);
-        self.ask(tells, None, |_| LockOp::Release { ino, owners: owners.clone() }).map(drop)
+        let effect = ReplyEffect::Released(vec![(ino, LockSpace::Mapping, OWNER)]);
+        self.ask(effect, None, |_| LockOp::Release { ino, owners: owners.clone() }).map(drop)
     }
 }

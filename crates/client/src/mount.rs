@@ -46,13 +46,13 @@ pub(crate) struct Mount {
     /// One line for each ended session: what was lost with it.
     losses: Mutex<Vec<String>>,
     current: RwLock<Arc<Session>>,
-    course: Mutex<Course>,
+    state: Mutex<MountState>,
     /// Signalled when the mount ends.
     ending: Condvar,
 }
 
 #[derive(Default)]
-struct Course {
+struct MountState {
     ending: bool,
     interrupted: bool,
     abandoned: bool,
@@ -108,23 +108,23 @@ impl Mount {
         let transport = Transport::new(&servers, &shared.options);
         let opened = open(&shared, &transport, shoal_runtime::random::wide())?;
         let (session, threads) = Session::start(&shared, &mapping_locks, transport, opened);
-        let course = Course { threads, ..Course::default() };
+        let state = MountState { threads, ..MountState::default() };
         let mount = Arc::new(Mount {
             shared,
             servers,
             mapping_locks,
             losses: Mutex::default(),
             current: RwLock::new(session),
-            course: Mutex::new(course),
+            state: Mutex::new(state),
             ending: Condvar::new(),
         });
         let keeper = mount.clone();
-        let keep = move || keeper.keep(&ends);
+        let run = move || keeper.replace_sessions(&ends);
         let keeper = Builder::new()
             .name("shoal-sessions".into())
-            .spawn(keep)
+            .spawn(run)
             .expect("the system has room for a thread");
-        mount.course.lock().keeper = Some(keeper);
+        mount.state.lock().keeper = Some(keeper);
         Ok(mount)
     }
 
@@ -156,28 +156,28 @@ impl Mount {
 
     /// Calls that wait for servers or bricks fail from now on.
     pub(crate) fn interrupt(&self) {
-        let mut course = self.course.lock();
-        course.interrupted = true;
-        if let Some(failover) = &course.opening {
+        let mut state = self.state.lock();
+        state.interrupted = true;
+        if let Some(failover) = &state.opening {
             failover.interrupt();
         }
-        drop(course);
+        drop(state);
         self.current().context.interrupt();
     }
 
     /// The mount was unmounted by force: calls fail, and its end waits for no server.
     pub(crate) fn abandon(&self) {
-        self.course.lock().abandoned = true;
+        self.state.lock().abandoned = true;
         self.current().context.state.lock().abandoned = true;
         self.interrupt();
     }
 
     /// Ends the replacement of sessions. Returns the current session.
     pub(crate) fn end(&self) -> Arc<Session> {
-        let mut course = self.course.lock();
-        course.ending = true;
-        let opening = course.opening.take();
-        drop(course);
+        let mut state = self.state.lock();
+        state.ending = true;
+        let opening = state.opening.take();
+        drop(state);
         self.ending.notify_all();
         if let Some(failover) = opening {
             failover.stop();
@@ -190,10 +190,10 @@ impl Mount {
 
     /// Waits for the threads of the session and the keeper thread.
     pub(crate) fn join(&self) {
-        let mut course = self.course.lock();
-        let threads = std::mem::take(&mut course.threads);
-        let keeper = course.keeper.take();
-        drop(course);
+        let mut state = self.state.lock();
+        let threads = std::mem::take(&mut state.threads);
+        let keeper = state.keeper.take();
+        drop(state);
         for thread in threads.into_iter().chain(keeper) {
             // A thread that panicked has already reported it.
             let _ = thread.join();
@@ -202,26 +202,26 @@ impl Mount {
 
     pub(crate) fn stats(&self) -> Vec<Stat> {
         let now = self.current().stats();
-        let course = self.course.lock();
-        let mut stats = add(now, &course.past);
-        stats.push(Stat { name: "sessions_ended_total", value: course.sessions_ended });
+        let state = self.state.lock();
+        let mut stats = add(now, &state.past);
+        stats.push(Stat { name: "sessions_ended_total", value: state.sessions_ended });
         stats
     }
 
     fn is_over(&self) -> bool {
-        let course = self.course.lock();
-        course.ending || course.interrupted
+        let state = self.state.lock();
+        state.ending || state.interrupted
     }
 
     /// Sleeps, unless the mount ends.
     fn pause(&self, pause: Duration) {
         let due = Instant::now() + pause;
-        let mut course = self.course.lock();
-        while !course.ending && !self.ending.wait_until(&mut course, due).timed_out() {}
+        let mut state = self.state.lock();
+        while !state.ending && !self.ending.wait_until(&mut state, due).timed_out() {}
     }
 
     /// The keeper thread: replaces each session that the servers end.
-    fn keep(&self, ends: &Receiver<SessionId>) {
+    fn replace_sessions(&self, ends: &Receiver<SessionId>) {
         let mut pause = SESSION_PAUSE_MIN;
         while let Ok(ended) = ends.recv() {
             if self.is_over() {
@@ -238,21 +238,21 @@ impl Mount {
             } else {
                 (pause * 2).min(SESSION_PAUSE_MAX)
             };
-            self.succeed(&session, pause.saturating_sub(lived));
+            self.replace(&session, pause.saturating_sub(lived));
         }
     }
 
     /// Replaces a session that has ended by a new one.
-    fn succeed(&self, ended: &Arc<Session>, pause: Duration) {
+    fn replace(&self, ended: &Arc<Session>, pause: Duration) {
         let lost_at = Instant::now();
-        self.tell_loss(&ended.context, ended.locks.count());
+        self.log_loss(&ended.context, ended.locks.count());
         ended.context.invalidate_kernel();
         // A session that was denied may still exist: this frees its rights at once.
         let _ = ended.context.transport.meta.close_session(ended.context.id);
         ended.retire();
         let denied = ended.context.state.lock().denied.clone();
         if let Some(denial) = denied.filter(|denial| denial.reason.is_final()) {
-            return says_it_is_final(&denial);
+            return log_final_denial(&denial);
         }
         self.pause(pause);
         let Some((session, threads)) = self.open_next(ended.context.id) else { return };
@@ -265,16 +265,16 @@ impl Mount {
             self.mapping_locks.session_replaced(session.context.id);
             *current = session.clone();
         }
-        let mut course = self.course.lock();
-        course.opening = None;
-        course.past = add(past, &course.past);
-        course.past.retain(|stat| grows(stat.name));
-        course.sessions_ended += 1;
+        let mut state = self.state.lock();
+        state.opening = None;
+        state.past = add(past, &state.past);
+        state.past.retain(|stat| grows(stat.name));
+        state.sessions_ended += 1;
         // Threads of the last session end by themselves, some only when a server or brick has answered.
-        course.threads = threads;
-        let (ending, interrupted) = (course.ending, course.interrupted);
-        session.context.state.lock().abandoned = course.abandoned;
-        drop(course);
+        state.threads = threads;
+        let (ending, interrupted) = (state.ending, state.interrupted);
+        session.context.state.lock().abandoned = state.abandoned;
+        drop(state);
         if interrupted {
             session.context.interrupt();
         }
@@ -288,7 +288,7 @@ impl Mount {
             seconds = lost_at.elapsed().as_secs_f32(),
             "the mount works again, in a new session"
         );
-        look_again(&session);
+        watch_referenced_covers(&session);
     }
 
     /// The session after one that has ended; `None` if there will be none.
@@ -298,11 +298,11 @@ impl Mount {
         loop {
             let transport = Transport::new(&self.servers, &self.shared.options);
             {
-                let mut course = self.course.lock();
-                if course.ending || course.interrupted {
+                let mut state = self.state.lock();
+                if state.ending || state.interrupted {
                     return None;
                 }
-                course.opening.clone_from(&transport.failover);
+                state.opening.clone_from(&transport.failover);
             }
             match open(&self.shared, &transport, instance) {
                 Ok(opened) => {
@@ -312,7 +312,7 @@ impl Mount {
                     return Some(Session::start(&self.shared, &self.mapping_locks, transport, opened));
                 }
                 Err(MetaError::Denied(denial)) if denial.reason.is_final() => {
-                    says_it_is_final(&denial);
+                    log_final_denial(&denial);
                     return None;
                 }
                 Err(MetaError::Denied(denial)) => {
@@ -336,7 +336,7 @@ impl Mount {
     }
 
     /// Logs what a session that the servers have ended has lost.
-    fn tell_loss(&self, ended: &Context, locks: usize) {
+    fn log_loss(&self, ended: &Context, locks: usize) {
         let (loss, denied) = {
             let state = ended.state.lock();
             (state.core.loss(), state.denied.clone())
@@ -375,7 +375,7 @@ impl Mount {
 
 /// Watches the covers of all inodes that the kernel refers to. Otherwise this session is not recalled, and so
 /// not recorded as a holder, before an open file loses its last name.
-fn look_again(session: &Session) {
+fn watch_referenced_covers(session: &Session) {
     let covers = session.context.state.lock().core.referred_covers();
     for cover in covers {
         if session.context.state.lock().core.alive().is_err() {
@@ -386,7 +386,7 @@ fn look_again(session: &Session) {
     }
 }
 
-fn says_it_is_final(denial: &Denial) {
+fn log_final_denial(denial: &Denial) {
     tracing::error!(why = %denial, "this mount has failed for good: every call fails; unmount it");
 }
 

@@ -37,7 +37,7 @@ struct Recallers {
 impl Recallers {
     /// A recall is queued. Returns whether the caller has to start a thread, which is counted already. One
     /// recall may wait for another one, so none may wait for a thread.
-    fn hands_over(&mut self) -> bool {
+    fn recall_queued(&mut self) -> bool {
         self.queued += 1;
         let starts = self.queued > self.idle && self.threads < RECALL_THREADS_MAX;
         (self.threads, self.idle) = (self.threads + usize::from(starts), self.idle + usize::from(starts));
@@ -45,7 +45,7 @@ impl Recallers {
     }
 
     /// A thread has taken a recall.
-    fn takes(&mut self) {
+    fn recall_taken(&mut self) {
         (self.queued, self.idle) = (self.queued - 1, self.idle - 1);
     }
 
@@ -161,7 +161,7 @@ impl RecallWorker {
         let mut pool = self.pool.lock();
         // The receiver lives as long as the client.
         let _ = give.send((term, recall));
-        if !pool.hands_over() {
+        if !pool.recall_queued() {
             return;
         }
         let (worker, take) = (Arc::downgrade(self), take.clone());
@@ -176,7 +176,7 @@ impl RecallWorker {
                     }
                     continue;
                 };
-                pool.takes();
+                pool.recall_taken();
                 drop(pool);
                 worker.carry_out(term, &recall);
                 worker.pool.lock().idle += 1;
@@ -234,7 +234,7 @@ impl RecallWorker {
             if !hasty && self.shipper.wait_for_commit(needed).is_err() {
                 return;
             }
-            if let Some(ack) = self.let_come_back(recall).core.finish_recall(recall, &mut stale) {
+            if let Some(ack) = self.wait_for_retries(recall).core.finish_recall(recall, &mut stale) {
                 break ack;
             }
         };
@@ -256,13 +256,13 @@ impl RecallWorker {
     /// Revokes write permits, then stops changes of what is recalled. Returns the batch up to which the
     /// journal must be committed.
     fn begin_recall(&self, recall: &Recall) -> BatchSeq {
-        let mut state = self.let_come_back(recall);
+        let mut state = self.wait_for_retries(recall);
         if let Some(kernel) = self.context.shared.kernel.get() {
             let files = state.core.close_to_writers(recall, self.context.shared.clock.now());
             if !files.is_empty() {
                 drop(state);
                 kernel.hold_writes(&files);
-                state = self.let_come_back(recall);
+                state = self.wait_for_retries(recall);
             }
         }
         let needed = state.core.begin_recall(recall);
@@ -273,7 +273,7 @@ impl RecallWorker {
 
     /// Waits until each thread that was refused with `ESTALE` and needs what is recalled has retried, for a
     /// bounded time.
-    fn let_come_back(&self, recall: &Recall) -> MutexGuard<'_, SessionState> {
+    fn wait_for_retries(&self, recall: &Recall) -> MutexGuard<'_, SessionState> {
         let mut state = self.context.state.lock();
         while let Some(left) = state.core.retries.keep(recall, self.context.shared.clock.now()) {
             if state.stopping || state.core.alive().is_err() {
@@ -313,22 +313,22 @@ mod tests {
     #[test]
     fn recall_does_not_wait_for_a_thread_busy_with_another_recall() {
         let mut pool = Recallers::default();
-        assert!(pool.hands_over(), "there is no thread yet");
-        pool.takes();
+        assert!(pool.recall_queued(), "there is no thread yet");
+        pool.recall_taken();
         pool.idle += 1;
-        assert!(!pool.hands_over(), "one is idle");
+        assert!(!pool.recall_queued(), "one is idle");
         // That thread may have received the recall without having counted it yet.
-        assert!(pool.hands_over());
+        assert!(pool.recall_queued());
         assert!(!pool.ends(), "both are needed");
-        pool.takes();
-        pool.takes();
+        pool.recall_taken();
+        pool.recall_taken();
         assert_eq!((pool.threads, pool.idle, pool.queued), (2, 0, 0));
         (pool.idle, pool.threads) = (1, RECALL_THREADS_MAX);
-        assert!(!pool.hands_over() && !pool.hands_over(), "the pool is at its limit");
-        pool.takes();
+        assert!(!pool.recall_queued() && !pool.recall_queued(), "the pool is at its limit");
+        pool.recall_taken();
         pool.idle += 1;
         assert!(!pool.ends(), "another recall is queued");
-        pool.takes();
+        pool.recall_taken();
         pool.idle += 1;
         assert!(pool.ends());
         assert_eq!((pool.threads, pool.idle, pool.queued), (RECALL_THREADS_MAX - 1, 0, 0));

@@ -129,7 +129,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
         pending.look(
-            |client| Holds::of_looks(thread, &client.looks_again(thread, parent, name.as_bytes())),
+            |client| Holds::of_looks(thread, &client.pending_retry_dirs(thread, parent, name.as_bytes())),
             name.as_bytes(),
             move |attempt, name| {
                 let Attempt { shared: Shared { client, invalidator, .. }, wait, .. } = attempt;

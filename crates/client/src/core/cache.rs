@@ -201,7 +201,7 @@ impl Cache {
             self.bytes -= node.bytes();
             self.note_eviction(node.modified);
             if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&node.inode.parent) {
-                dir.thin = true;
+                dir.lacks_inodes = true;
             }
         }
     }
@@ -371,7 +371,7 @@ impl Cache {
             self.bytes -= freed;
             self.note_eviction(modified);
             if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&parent) {
-                dir.thin = true;
+                dir.lacks_inodes = true;
             }
         }
     }

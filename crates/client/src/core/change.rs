@@ -53,8 +53,8 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
     }
 }
 
-/// Covers before an operation, from [`Core::counted`].
-pub(super) struct Counted {
+/// Covers before an operation, from [`Core::covers_before`].
+pub(super) struct CoversBefore {
     /// Inodes that are their own cover before the operation, and stay so.
     apart: Vec<InodeId>,
     /// The cover of a file that gets another name. Other clients find the file under it until the link is
@@ -65,12 +65,12 @@ pub(super) struct Counted {
 impl Core {
     /// Fails with a need unless the client has the right to change an inode.
     pub(super) fn may_change(&mut self, ino: InodeId) -> Outcome<()> {
-        self.may(&[node(ino, false)], &[], false)
+        self.require_rights(&[node(ino, false)], &[], false)
     }
 
     /// Fails with a need unless the client has the right to create a name in a directory.
     pub(super) fn may_name(&mut self, dir: InodeId, name: &Name) -> Outcome<()> {
-        self.may(&[named(dir, name, false)], &[], false)
+        self.require_rights(&[named(dir, name, false)], &[], false)
     }
 
     /// Fails with a need unless the client has the rights to these names and to the inodes `subjects` that
@@ -82,7 +82,7 @@ impl Core {
         takes: bool,
     ) -> Outcome<()> {
         let moves_directory = subjects.iter().any(|ino| self.cache.is_directory(*ino));
-        self.may(&all_named(names, takes, moves_directory), subjects, takes)
+        self.require_rights(&all_named(names, takes, moves_directory), subjects, takes)
     }
 
     /// Fails with a need unless the client has the rights for an operation.
@@ -95,10 +95,10 @@ impl Core {
         // The sessions that hold an inode must be on record before it can lose its last name. A change of the
         // inode alone does not need that.
         let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
-        self.may(&wants(op, moves_directory), subjects, hold)
+        self.require_rights(&wants(op, moves_directory), subjects, hold)
     }
 
-    fn may(&mut self, wants: &[Want], subjects: &[InodeId], hold: bool) -> Outcome<()> {
+    fn require_rights(&mut self, wants: &[Want], subjects: &[InodeId], hold: bool) -> Outcome<()> {
         let missing = std::mem::take(&mut self.rights.missing);
         let mut allowed = true;
         for want in wants {
@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// The covers that an operation may change. To be called before it is carried out.
-    pub(super) fn counted(&mut self, op: &Op, subjects: &[InodeId]) -> Counted {
+    pub(super) fn covers_before(&mut self, op: &Op, subjects: &[InodeId]) -> CoversBefore {
         let linked = match op {
             Op::Link { ino, .. } => self.cache.cover(*ino),
             _ => None,
@@ -129,17 +129,19 @@ impl Core {
             }
             _ => Vec::new(),
         };
-        Counted { apart, linked }
+        CoversBefore { apart, linked }
     }
 
-    /// Updates the rights after an operation. `before` comes from [`counted`](Self::counted).
-    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId], before: &Counted) {
-        let (batch, Counted { apart, linked }) = (self.cache.stamp(), before);
+    /// Updates the rights after an operation. `before` comes from [`covers_before`](Self::covers_before).
+    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId], before: &CoversBefore) {
+        let (batch, CoversBefore { apart, linked }) = (self.cache.stamp(), before);
         for dir in parents {
             self.rights.used(*dir, *dir, batch);
         }
         match op {
-            Op::Create { ino, parent, new, .. } => self.born(*ino, *parent, new.kind == FileKind::Directory),
+            Op::Create { ino, parent, new, .. } => {
+                self.inode_created(*ino, *parent, new.kind == FileKind::Directory)
+            }
             Op::Rename { from, to, flags, .. } if from != to => {
                 for ino in subjects {
                     self.rights.used(*ino, *from, batch);
@@ -147,20 +149,20 @@ impl Core {
                 }
                 // Moved inodes have another cover from now on. A replaced one has not.
                 let moved = subjects.iter().take(if flags.exchange { 2 } else { 1 });
-                moved.for_each(|ino| self.recount(*ino, apart));
+                moved.for_each(|ino| self.update_cover(*ino, apart));
             }
             Op::Link { ino, .. } => {
                 if let Some(cover) = linked {
                     self.rights.used(*ino, *cover, batch);
                 }
-                self.recount(*ino, apart);
+                self.update_cover(*ino, apart);
             }
             _ => {}
         }
         for ino in subjects {
             match self.cache.cover(*ino) {
                 Some(cover) => self.rights.used(*ino, cover, batch),
-                None => self.died(*ino),
+                None => self.inode_deleted(*ino),
             }
             if self.cache.is_unlinked(*ino) {
                 self.rights.held.insert(*ino);
@@ -169,7 +171,7 @@ impl Core {
     }
 
     /// An inode is deleted, as soon as that is committed.
-    pub(super) fn died(&mut self, ino: InodeId) {
+    pub(super) fn inode_deleted(&mut self, ino: InodeId) {
         if !self.rights.is_held(ino) {
             return;
         }
@@ -186,14 +188,14 @@ impl Core {
     }
 
     /// The kernel has dropped its last reference to an inode under this cover.
-    pub(super) fn left(&mut self, cover: InodeId) {
+    pub(super) fn cover_unreferenced(&mut self, cover: InodeId) {
         if self.rights.dead_covers.remove(&cover) {
-            self.died(cover);
+            self.inode_deleted(cover);
         }
     }
 
     /// A new inode is known to this client alone.
-    fn born(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
+    fn inode_created(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
         let cover = if directory { ino } else { parent };
         if directory {
             self.rights.give(Right::Cover(ino), ino, [], true);
@@ -206,7 +208,7 @@ impl Core {
     }
 
     /// An inode has another cover from now on. The right to change it moves along.
-    fn recount(&mut self, ino: InodeId, apart: &[InodeId]) {
+    fn update_cover(&mut self, ino: InodeId, apart: &[InodeId]) {
         let Some(cover) = self.cache.cover(ino) else { return };
         self.refs.count_under(ino, cover);
         if self.cache.is_directory(ino) {

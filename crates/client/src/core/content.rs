@@ -100,11 +100,11 @@ impl Core {
             && let dir = node.inode.parent
             && let Some(Node { body: Body::Directory(names), inode, stale: false, .. }) = self.cache.node(dir)
             && names.is_complete()
-            && names.bare
+            && names.without_contents
             && inode.entries <= DIR_FETCH_ENTRIES_MAX
         {
-            names.singly += 1;
-            if names.singly > BARE_READS_MAX {
+            names.single_fetches += 1;
+            if names.single_fetches > BARE_READS_MAX {
                 return Need::Directory { dir, contents: true };
             }
         }

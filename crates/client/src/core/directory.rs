@@ -24,15 +24,15 @@ pub(crate) struct Directory {
     /// All names are in `slots`: what is not there does not exist.
     complete: bool,
     /// Some inodes of these names were evicted, so READDIRPLUS has to fetch the listing again.
-    pub(crate) thin: bool,
+    pub(crate) lacks_inodes: bool,
     /// The listing was fetched without the contents of files.
-    pub(crate) bare: bool,
+    pub(crate) without_contents: bool,
     /// Number of files whose content has been fetched singly since.
-    pub(super) singly: u32,
+    pub(super) single_fetches: u32,
     /// Another client has changed names since all were cached.
-    torn: bool,
+    contended: bool,
     /// Number of names that have been looked up singly since another client changed names.
-    asked: u32,
+    single_lookups: u32,
     /// Changes when names are invalidated: a listing fetched in several pages is complete only if it did not.
     pub(crate) version: u64,
 }
@@ -53,7 +53,7 @@ impl Directory {
 
     /// Invalidates names, and the knowledge that all are cached. Returns by how many bytes this grew.
     pub(crate) fn forget(&mut self, names: &[Name], version: u64) -> isize {
-        (self.complete, self.torn, self.version, self.asked) = (false, true, version, 0);
+        (self.complete, self.contended, self.version, self.single_lookups) = (false, true, version, 0);
         let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
         -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
     }
@@ -67,9 +67,9 @@ impl Directory {
 
     /// Whether to look up an unknown name singly, because another client changes names here. Counts the
     /// lookup.
-    pub(super) fn asks_alone(&mut self) -> bool {
-        let alone = self.torn && self.asked < CONTENDED_LOOKUPS_MAX;
-        self.asked += u32::from(alone);
+    pub(super) fn look_up_singly(&mut self) -> bool {
+        let alone = self.contended && self.single_lookups < CONTENDED_LOOKUPS_MAX;
+        self.single_lookups += u32::from(alone);
         alone
     }
 
@@ -121,7 +121,7 @@ impl Directory {
 
     /// All names have been installed: a missing one does not exist. Returns by how many bytes this grew.
     pub(crate) fn set_complete(&mut self) -> isize {
-        (self.complete, self.torn) = (true, false);
+        (self.complete, self.contended) = (true, false);
         let before = self.slots.len();
         self.slots.retain(|_, slot| slot.dentry.is_some());
         -(((before - self.slots.len()) * SLOT_BYTES) as isize)

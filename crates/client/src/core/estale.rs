@@ -6,7 +6,7 @@
 use super::cache::{Body, Node};
 use super::retry_reservations::{Retry, Then};
 use super::{Core, Need, Outcome};
-use crate::limits::UNSEEN_NAMES_MAX;
+use crate::limits::OUTDATED_DENTRIES_MAX;
 use crate::values::{Caller, Entry};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, Fault, Op};
@@ -33,7 +33,7 @@ impl Core {
         }
         let made = self.create(caller, parent, name, mode, 0, &Bytes::new(), now);
         if !matches!(made, Err(Fault::Tree(_))) {
-            self.retries.came_back(by, &[(parent, name)]);
+            self.retries.retry_arrived(by, &[(parent, name)]);
         }
         made
     }
@@ -41,18 +41,18 @@ impl Core {
     /// Called by a lookup. If the thread `by` was refused with `ESTALE` for a call on this name, makes sure
     /// that its retry can be carried out at once. Returns the inodes whose recall is delayed until the retry
     /// has arrived, or `None` if no retry is expected.
-    pub(super) fn may_come_back(
+    pub(super) fn prepare_retry(
         &mut self,
         by: u32,
         dir: InodeId,
         name: &Name,
     ) -> Outcome<Option<Vec<InodeId>>> {
-        let Some(retry) = self.retries.looks_again(by, dir, name).cloned() else { return Ok(None) };
+        let Some(retry) = self.retries.pending_retry(by, dir, name).cloned() else { return Ok(None) };
         let subjects = self.subjects(&retry);
-        if retry.then != Then::Opens && self.retries.gives_way(by, dir, name, &subjects) {
+        if retry.then != Then::Opens && self.retries.yields_to_waiters(by, dir, name, &subjects) {
             return Err(Fault::Tree(Need::LocalWaiters(subjects)));
         }
-        match self.may_do_again(&retry, &subjects) {
+        match self.acquire_for_retry(&retry, &subjects) {
             Ok(keeps) => Ok(Some(keeps)),
             Err(Fault::Tree(need)) => Err(Fault::Tree(need)),
             // A directory has been removed: the retry itself will fail with that error.
@@ -68,7 +68,7 @@ impl Core {
         names.iter().filter_map(&mut known).collect()
     }
 
-    fn may_do_again(
+    fn acquire_for_retry(
         &mut self,
         Retry { names, then, .. }: &Retry,
         subjects: &[InodeId],
@@ -95,19 +95,19 @@ impl Core {
 
     /// Another client is about to change a name: from now on the kernel's dentry of it is outdated.
     pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
-        if self.unseen.len() >= UNSEEN_NAMES_MAX {
-            self.unseen.clear();
+        if self.outdated_dentries.len() >= OUTDATED_DENTRIES_MAX {
+            self.outdated_dentries.clear();
         }
         let known = self.cached_name(dir, name);
         // An earlier entry has the dentry of the kernel's last lookup.
-        self.unseen.entry((dir, name.clone())).or_insert(known);
+        self.outdated_dentries.entry((dir, name.clone())).or_insert(known);
     }
 
     /// The reply to the kernel says what the name leads to: its dentry is current.
     pub(super) fn is_known(&mut self, dir: InodeId, name: &Name) {
         self.refs.name_in(dir);
-        if !self.unseen.is_empty() {
-            self.unseen.remove(&(dir, name.clone()));
+        if !self.outdated_dentries.is_empty() {
+            self.outdated_dentries.remove(&(dir, name.clone()));
         }
     }
 
@@ -147,9 +147,9 @@ impl Core {
     /// Fails with `ESTALE` if a name has another directory in the dcache than the one that would be removed,
     /// moved or replaced, or a directory where there is none any more. A name that leads again to the inode
     /// in the dcache is not outdated.
-    pub(super) fn was_seen(&mut self, by: u32, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
-        let before = |dir: &InodeId, name: &Name| self.unseen.get(&(*dir, name.clone())).copied();
-        let unseen = |dir, name, now: Option<&InodeId>| {
+    pub(super) fn check_dentries(&mut self, by: u32, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
+        let before = |dir: &InodeId, name: &Name| self.outdated_dentries.get(&(*dir, name.clone())).copied();
+        let outdated = |dir, name, now: Option<&InodeId>| {
             let same = |was: Option<Dentry>| was.map(|was| was.ino) == now.copied();
             before(dir, name).is_some_and(|known| !known.is_some_and(same))
         };
@@ -158,8 +158,8 @@ impl Core {
             before(dir, name).is_some_and(|known| known.is_none_or(one))
         };
         let stale = match op {
-            _ if self.unseen.is_empty() || self.would_fail(op, subjects) => false,
-            Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
+            _ if self.outdated_dentries.is_empty() || self.would_fail(op, subjects) => false,
+            Op::Rmdir { parent, name, .. } => outdated(parent, name, subjects.first()),
             // A directory has one name, so moving it to its own name changes nothing.
             Op::Rename { from, from_name, to, to_name, flags, .. } => {
                 let replaces_directory =
@@ -168,7 +168,7 @@ impl Core {
                     subjects.iter().any(|ino| self.cache.is_directory(*ino)) || replaces_directory();
                 (from, from_name) != (to, to_name)
                     && may_mistake
-                    && (unseen(from, from_name, subjects.first()) || unseen(to, to_name, subjects.get(1)))
+                    && (outdated(from, from_name, subjects.first()) || outdated(to, to_name, subjects.get(1)))
             }
             _ => false,
         };
@@ -180,7 +180,7 @@ impl Core {
             _ => return Ok(()),
         };
         if !stale {
-            self.retries.came_back(by, &names);
+            self.retries.retry_arrived(by, &names);
             return Ok(());
         }
         let keeps = keeps(&names, subjects);
@@ -214,7 +214,7 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         commit(&mut core);
         for before in [None, Some(None), Some(Some(directory(ino)))] {
-            core.unseen.insert((root, name.clone()), before);
+            core.outdated_dentries.insert((root, name.clone()), before);
             let flags = RenameFlags { no_replace: false, exchange: true };
             core.rename(UNKNOWN_THREAD, (root, &name), (root, &name), flags, now)
                 .expect("nothing is looked up again");
@@ -234,8 +234,8 @@ mod tests {
             core.rename(UNKNOWN_THREAD, (root, &from), (root, &to), flags, now)
         };
         let believes = |core: &mut Core, before, target| {
-            core.unseen.insert((root, from.clone()), before);
-            core.unseen.insert((root, to.clone()), target);
+            core.outdated_dentries.insert((root, from.clone()), before);
+            core.outdated_dentries.insert((root, to.clone()), target);
         };
         let refused = Err(Fault::Errno(Errno::ESTALE));
         for (before, target) in
@@ -251,7 +251,7 @@ mod tests {
             rename(&mut core, false).expect("nothing is looked up again");
             assert_eq!(core.resolve(root, &to).expect("known").map(|found| found.ino), Some(ino));
             let flags = RenameFlags { no_replace: false, exchange: false };
-            core.unseen.clear();
+            core.outdated_dentries.clear();
             core.rename(UNKNOWN_THREAD, (root, &to), (root, &from), flags, now).expect("and back");
         }
     }
@@ -275,7 +275,7 @@ mod tests {
         core.begin();
         let mut asked = 0;
         let answer = loop {
-            let wants = match core.may_come_back(1, root, &name) {
+            let wants = match core.prepare_retry(1, root, &name) {
                 Err(Fault::Tree(Need::Rights(wants))) => wants,
                 answer => break answer,
             };
@@ -297,7 +297,7 @@ mod tests {
         make_file(&mut core, dir, &file);
         commit(&mut core);
         for name in [&full, &other] {
-            core.unseen.insert((root, name.clone()), Some(Some(directory(InodeId(77)))));
+            core.outdated_dentries.insert((root, name.clone()), Some(Some(directory(InodeId(77)))));
         }
         let mut rename = |no_replace| {
             let flags = RenameFlags { no_replace, exchange: false };

@@ -222,8 +222,8 @@ impl Core {
         if let Some(node) = self.cache.node(dir)
             && let Body::Directory(names) = &mut node.body
         {
-            names.thin = false;
-            (names.bare, names.singly) = (!contents, 0);
+            names.lacks_inodes = false;
+            (names.without_contents, names.single_fetches) = (!contents, 0);
             let grown = if names.is_complete() { 0 } else { names.set_complete() };
             self.cache.adjust(grown);
         }

@@ -107,7 +107,7 @@ pub(crate) struct Core {
     /// Names that another client has changed since the kernel last looked them up, each with its dentry
     /// before the change, if that is known. In the dcache such a name may still lead to another directory: a
     /// local rmdir or rename would mark that one dead (`S_DEAD`).
-    unseen: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
+    outdated_dentries: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
     pub(crate) retries: Retries,
     pub(crate) writers: Writers,
     /// The error of all later calls: set once an acknowledged change was lost or the session has ended.
@@ -128,7 +128,7 @@ impl Core {
             follows_walks: true,
             refs: References::default(),
             root_unreported: Unreported::default(),
-            unseen: FxHashMap::default(),
+            outdated_dentries: FxHashMap::default(),
             retries: Retries::default(),
             writers: Writers::default(),
             dead: None,
@@ -193,8 +193,8 @@ impl Core {
         room: u64,
     ) -> Outcome<()> {
         self.may_do(&op, subjects)?;
-        self.was_seen(by, &op, subjects)?;
-        let before = self.counted(&op, subjects);
+        self.check_dentries(by, &op, subjects)?;
+        let before = self.covers_before(&op, subjects);
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents, &before);
         self.has_named(&op, subjects);
@@ -251,14 +251,14 @@ impl Core {
         let Some(cover) = self.refs.remove(ino, count) else { return };
         self.writers.forget(ino);
         if self.rights.held.remove(&ino) && self.dead.is_none() {
-            self.bury(ino);
+            self.journal_release(ino);
         }
-        self.left(cover);
+        self.cover_unreferenced(cover);
     }
 
     /// Records that this session no longer holds the inode. An orphan is deleted; if it was also created in
     /// the open batch, none of its operations is sent.
-    fn bury(&mut self, ino: InodeId) {
+    fn journal_release(&mut self, ino: InodeId) {
         let op = Op::Forget { ino };
         let dies = self.cache.is_unlinked(ino) && ops::apply(&mut self.cache, &op).is_ok();
         self.journal.record_forget(op, ino, dies, &mut self.blocks);
@@ -266,7 +266,7 @@ impl Core {
         self.rights.released_holds.insert(ino, batch);
         // An inode that still has names is not deleted.
         if dies {
-            self.died(ino);
+            self.inode_deleted(ino);
         }
     }
 

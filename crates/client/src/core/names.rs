@@ -29,7 +29,7 @@ impl Core {
             }
             // Another client works in this directory. A lookup of this name alone does not recall its rights
             // to all the names.
-            if names.asks_alone() {
+            if names.look_up_singly() {
                 return Err(Fault::Tree(Need::Name(dir, name.clone())));
             }
         }
@@ -53,8 +53,8 @@ impl Core {
         fetched: bool,
     ) -> Outcome<Option<Looked>> {
         self.alive()?;
-        let keeps = self.may_come_back(by, dir, name)?;
-        let again = keeps.is_some() || self.retries.is_sent_back(by);
+        let keeps = self.prepare_retry(by, dir, name)?;
+        let again = keeps.is_some() || self.retries.expects_retry(by);
         let found = match self.resolve(dir, name)? {
             Some(dentry) => Some(self.entry(dentry.ino)?),
             None => None,
@@ -62,7 +62,7 @@ impl Core {
         self.walks_into(dir, fetched);
         if let Some(keeps) = keeps {
             let kind = found.as_ref().map(|entry| entry.inode.kind);
-            self.retries.looked(by, dir, name, kind, &keeps);
+            self.retries.second_lookup_answered(by, dir, name, kind, &keeps);
         }
         self.is_known(dir, name);
         Ok(found.map(|entry| {
@@ -227,7 +227,7 @@ impl Core {
     ) -> Outcome<bool> {
         self.alive()?;
         let (_, names) = self.directory(dir)?;
-        if !names.is_complete() || (inodes && names.thin && !fetched) {
+        if !names.is_complete() || (inodes && names.lacks_inodes && !fetched) {
             let contents = inodes && self.walks.wants_contents(dir);
             return Err(Fault::Tree(Need::Directory { dir, contents }));
         }

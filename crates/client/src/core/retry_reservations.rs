@@ -54,7 +54,7 @@ struct Expected {
     /// When that was first observed.
     looked: Option<Timestamp>,
     /// The number of times that its second lookup has waited for other threads.
-    gave_way: usize,
+    yielded: usize,
 }
 
 impl Expected {
@@ -142,32 +142,32 @@ impl Retries {
             told,
             has_looked: false,
             looked: None,
-            gave_way: 0,
+            yielded: 0,
         });
         self.news = true;
     }
 
     /// The refused call of thread `by` that has this name, if this lookup is its second one.
-    pub(super) fn looks_again(&self, by: u32, dir: InodeId, name: &Name) -> Option<&Retry> {
+    pub(super) fn pending_retry(&self, by: u32, dir: InodeId, name: &Name) -> Option<&Retry> {
         let is_it = |expected: &&Expected| expected.by == by && expected.is_about(dir, name);
         self.expected.iter().rev().find(is_it).map(|expected| &expected.retry)
     }
 
     /// Whether the thread was refused and has not retried yet. Then each of its lookups belongs to a second
     /// walk.
-    pub(super) fn is_sent_back(&self, by: u32) -> bool {
+    pub(super) fn expects_retry(&self, by: u32) -> bool {
         by != UNKNOWN_THREAD && self.expected.iter().any(|expected| expected.by == by)
     }
 
     /// The directories of the refused call to which this second lookup belongs.
-    pub(crate) fn looks_again_in(&self, by: u32, dir: InodeId, name: &Name) -> Option<Vec<InodeId>> {
-        let retry = self.looks_again(by, dir, name)?;
+    pub(crate) fn pending_retry_dirs(&self, by: u32, dir: InodeId, name: &Name) -> Option<Vec<InodeId>> {
+        let retry = self.pending_retry(by, dir, name)?;
         Some(retry.names.iter().map(|(dir, _)| *dir).collect())
     }
 
     /// The second lookup is answered with `found`, and the client has all rights for the retry. From now on
     /// recalls of `keeps` are delayed.
-    pub(super) fn looked(
+    pub(super) fn second_lookup_answered(
         &mut self,
         by: u32,
         dir: InodeId,
@@ -197,7 +197,7 @@ impl Retries {
 
     /// A call of thread `by` on these names is carried out, or fails with another error. A thread makes one
     /// call at a time, so its refused call is over.
-    pub(super) fn came_back(&mut self, by: u32, names: &[(InodeId, &Name)]) {
+    pub(super) fn retry_arrived(&mut self, by: u32, names: &[(InodeId, &Name)]) {
         let is_it = |expected: &Expected| {
             let known = expected.retry.names.iter().map(|(dir, name)| (*dir, name));
             expected.by == by && (by != UNKNOWN_THREAD || known.eq(names.iter().copied()))
@@ -211,14 +211,20 @@ impl Retries {
     /// Whether a second lookup must wait because threads of this mount wait for the right to change names in
     /// `subjects`. Those threads hold kernel locks that the retry needs, so they go first. After
     /// `RETRY_GIVES_WAY_MAX` times the lookup continues.
-    pub(super) fn gives_way(&mut self, by: u32, dir: InodeId, name: &Name, subjects: &[InodeId]) -> bool {
+    pub(super) fn yields_to_waiters(
+        &mut self,
+        by: u32,
+        dir: InodeId,
+        name: &Name,
+        subjects: &[InodeId],
+    ) -> bool {
         if !self.are_waited_for(subjects) {
             return false;
         }
         let is_it = |expected: &&mut Expected| expected.by == by && expected.is_about(dir, name);
         let Some(expected) = self.expected.iter_mut().rev().find(is_it) else { return false };
-        expected.gave_way += 1;
-        expected.gave_way <= RETRY_GIVES_WAY_MAX
+        expected.yielded += 1;
+        expected.yielded <= RETRY_GIVES_WAY_MAX
     }
 
     /// Whether threads of this mount wait for the right to change names in one of these directories.
@@ -236,7 +242,7 @@ impl Retries {
 
     /// A wait that [`wait_for`](Self::wait_for) recorded has ended. Returns whether retries are expected, so
     /// that waiting recalls have to check again.
-    pub(crate) fn have_waited_for(&mut self, dirs: &[InodeId]) -> bool {
+    pub(crate) fn wait_ended(&mut self, dirs: &[InodeId]) -> bool {
         for dir in dirs {
             if let Some(at) = self.waited_for.iter().position(|waited| waited == dir) {
                 self.waited_for.swap_remove(at);
@@ -306,12 +312,12 @@ mod tests {
         }
         assert_eq!(retries.keep(&recall(OTHER), at(1)), None);
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
-        retries.came_back(1, &[(DIR, &name)]);
+        retries.retry_arrived(1, &[(DIR, &name)]);
         assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_some(), "thread 2");
-        retries.came_back(1, &[(DIR, &name)]);
-        retries.came_back(3, &[(DIR, &name)]);
+        retries.retry_arrived(1, &[(DIR, &name)]);
+        retries.retry_arrived(3, &[(DIR, &name)]);
         assert!(!retries.take_news(|| at(2)), "another thread");
-        retries.came_back(2, &[(OTHER, &name)]);
+        retries.retry_arrived(2, &[(OTHER, &name)]);
         assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_none());
     }
 
@@ -323,12 +329,13 @@ mod tests {
         assert_eq!(retries.keep(&recall(DIR), at(500)), None);
         // The thread has waited for other threads, and makes its second lookup now.
         assert!(
-            retries.looks_again(2, DIR, &name).is_none() && retries.looks_again(1, OTHER, &name).is_none()
+            retries.pending_retry(2, DIR, &name).is_none()
+                && retries.pending_retry(1, OTHER, &name).is_none()
         );
-        assert!(retries.looks_again(1, DIR, &name).is_some());
-        retries.looked(2, DIR, &name, None, &[DIR]);
+        assert!(retries.pending_retry(1, DIR, &name).is_some());
+        retries.second_lookup_answered(2, DIR, &name, None, &[DIR]);
         assert!(!retries.take_news(|| at(600)), "another thread has looked");
-        retries.looked(1, DIR, &name, Some(FileKind::Directory), &[DIR, OTHER]);
+        retries.second_lookup_answered(1, DIR, &name, Some(FileKind::Directory), &[DIR, OTHER]);
         assert!(retries.take_news(|| at(600)));
         assert_eq!(
             retries.keep(&recall(OTHER), at(600)),
@@ -337,7 +344,7 @@ mod tests {
         );
         assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 10, nanos: 100_000_000 }), None);
         assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 19, nanos: 0 }), None);
-        assert!(retries.looks_again(1, DIR, &name).is_none(), "the refusal has expired");
+        assert!(retries.pending_retry(1, DIR, &name).is_none(), "the refusal has expired");
     }
 
     #[test]
@@ -348,7 +355,7 @@ mod tests {
             retries.expect(1, retry(&["a"], Then::Removes));
             assert!(!noticed || retries.take_news(|| later));
             assert_eq!(retries.keep(&recall(DIR), later), Some(RETRY_WAIT_MAX));
-            assert!(retries.looks_again(1, DIR, &name).is_some());
+            assert!(retries.pending_retry(1, DIR, &name).is_some());
         }
     }
 
@@ -359,10 +366,10 @@ mod tests {
             let mut retries = Retries::default();
             refuse(&mut retries, by, retry(&["a"], Then::Removes));
             refuse(&mut retries, by, retry(&["b"], Then::Removes));
-            assert_eq!(retries.looks_again(by, DIR, &one).is_some(), by == UNKNOWN_THREAD);
-            assert!(retries.looks_again(by, DIR, &other).is_some());
-            retries.came_back(by, &[(OTHER, &one)]);
-            assert_eq!(retries.looks_again(by, DIR, &other).is_some(), by == UNKNOWN_THREAD);
+            assert_eq!(retries.pending_retry(by, DIR, &one).is_some(), by == UNKNOWN_THREAD);
+            assert!(retries.pending_retry(by, DIR, &other).is_some());
+            retries.retry_arrived(by, &[(OTHER, &one)]);
+            assert_eq!(retries.pending_retry(by, DIR, &other).is_some(), by == UNKNOWN_THREAD);
         }
     }
 
@@ -372,9 +379,9 @@ mod tests {
         assert!(!retries.wait_for(&[DIR, DIR]));
         refuse(&mut retries, UNKNOWN_THREAD, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(1)), None, "other threads hold the directory's lock");
-        retries.have_waited_for(&[DIR]);
+        retries.wait_ended(&[DIR]);
         assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());
-        retries.have_waited_for(&[DIR]);
+        retries.wait_ended(&[DIR]);
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
     }
 
@@ -387,7 +394,7 @@ mod tests {
             refuse(&mut retries, 1, Retry { names: names(dirs), then, keeps: vec![DIR, OTHER, MOVES] });
             retries.wait_for(&[InodeId(100), InodeId(101), MOVES]);
             assert_eq!(retries.keep(&recall(DIR), at(1)).is_none(), is_move);
-            retries.have_waited_for(&[InodeId(100), InodeId(101), MOVES]);
+            retries.wait_ended(&[InodeId(100), InodeId(101), MOVES]);
             assert!(retries.keep(&recall(DIR), at(1)).is_some());
         }
     }
@@ -398,15 +405,15 @@ mod tests {
         // A directory that is about to be removed.
         let removed = OTHER;
         refuse(&mut retries, 1, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
-        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "no thread waits");
+        assert!(!retries.yields_to_waiters(1, DIR, &name, &[removed]), "no thread waits");
         assert!(retries.wait_for(&[removed]) && retries.are_waited_for(&[DIR, removed]));
         assert_eq!(retries.keep(&recall(DIR), at(1)), None, "the waiters hold the lock that the retry needs");
-        assert!(!retries.gives_way(2, DIR, &name, &[removed]), "another thread");
+        assert!(!retries.yields_to_waiters(2, DIR, &name, &[removed]), "another thread");
         for _ in 0..RETRY_GIVES_WAY_MAX {
-            assert!(retries.gives_way(1, DIR, &name, &[removed]));
+            assert!(retries.yields_to_waiters(1, DIR, &name, &[removed]));
         }
-        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "the number of times is bounded");
-        assert!(retries.have_waited_for(&[removed]) && !retries.are_waited_for(&[removed]));
+        assert!(!retries.yields_to_waiters(1, DIR, &name, &[removed]), "the number of times is bounded");
+        assert!(retries.wait_ended(&[removed]) && !retries.are_waited_for(&[removed]));
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
     }
 
@@ -421,10 +428,10 @@ mod tests {
                 UNKNOWN_THREAD,
                 retry(if matches!(then, Then::Renames(_)) { &["a", "b"] } else { &["a"] }, then),
             );
-            retries.looked(0, OTHER, &one, None, &[DIR]);
+            retries.second_lookup_answered(0, OTHER, &one, None, &[DIR]);
             assert!(retries.keep(&recall(DIR), at(1)).is_some());
-            retries.looked(0, DIR, &one, found[0], &[DIR]);
-            retries.looked(0, DIR, &other, found[1], &[DIR]);
+            retries.second_lookup_answered(0, DIR, &one, found[0], &[DIR]);
+            retries.second_lookup_answered(0, DIR, &other, found[1], &[DIR]);
             retries.keep(&recall(DIR), at(1)).is_some()
         };
         assert!(!comes(Then::Opens, [Some(Regular), None]) && comes(Then::Opens, [None, None]));

@@ -1,6 +1,6 @@
 //! Denials: waits end when denials have continued for long enough and no replica leads.
 
-use super::{FailoverState, Inner, Unled};
+use super::{FailoverState, Inner, NoLeader};
 use crate::limits::DENIAL_GRACE;
 use shoal_runtime::time::Instant;
 use shoal_wire::{Denial, MetaError};
@@ -43,9 +43,9 @@ impl FailoverState {
     /// The denial for which every call has to fail, if there is one.
     pub(super) fn pointless(&self, interruptible: bool) -> Option<MetaError> {
         match self.denials.verdict() {
-            Some(denial) => Some(Unled::Denied(denial.clone()).into()),
-            None if self.stopping => Some(Unled::Stopping.into()),
-            None if interruptible && self.interrupted => Some(Unled::Interrupted.into()),
+            Some(denial) => Some(NoLeader::Denied(denial.clone()).into()),
+            None if self.stopping => Some(NoLeader::Stopping.into()),
+            None if interruptible && self.interrupted => Some(NoLeader::Interrupted.into()),
             None => None,
         }
     }
@@ -70,7 +70,7 @@ impl Inner {
             return;
         }
         let mut state = self.state.lock();
-        if state.seat.is_some() || state.stopping {
+        if state.leader.is_some() || state.stopping {
             return;
         }
         // Before there is a session there is nothing to lose.
@@ -79,11 +79,11 @@ impl Inner {
             return;
         }
         let error = MetaError::Denied(denial.clone());
-        let told = state.outbox.end(error.clone());
+        let outcomes = state.outbox.end(error.clone());
         state.in_flight.fail(false, &error);
         self.found.notify_all();
         self.work.notify_all();
-        self.tell(state, told);
+        self.report(state, outcomes);
     }
 }
 

@@ -31,7 +31,7 @@ use crate::limits::{CLOSE_SESSION_WAIT, OPEN_WAIT_DEFAULT};
 use crate::stats::Stat;
 use denial::Denials;
 pub(crate) use outbox::is_transient;
-use outbox::{Outbox, Told};
+use outbox::{BatchOutcome, Outbox};
 use reply::InFlight;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
@@ -92,7 +92,7 @@ struct Inner {
 
 /// The leader, as last known.
 #[derive(Clone)]
-struct Seat {
+struct Leader {
     /// Number of this leader in the order in which leaders were found; not Raft's term. It marks outdated
     /// replies.
     term: u64,
@@ -101,7 +101,7 @@ struct Seat {
 }
 
 struct FailoverState {
-    seat: Option<Seat>,
+    leader: Option<Leader>,
     terms: u64,
     session: Option<SessionId>,
     /// Replicas that have not answered yet whether they lead.
@@ -120,8 +120,8 @@ struct FailoverState {
     /// No batch is sent before this (backoff).
     hold: Instant,
     /// Outcomes to be reported, in order.
-    told: VecDeque<Told>,
-    telling: bool,
+    outcomes: VecDeque<BatchOutcome>,
+    reporting: bool,
     interrupted: bool,
     stopping: bool,
     last_node: Option<NodeId>,
@@ -130,20 +130,20 @@ struct FailoverState {
 }
 
 /// Why a wait for a leader ended without one.
-enum Unled {
+enum NoLeader {
     Denied(Denial),
     Stopping,
     Interrupted,
     TimedOut,
 }
 
-impl From<Unled> for MetaError {
-    fn from(why: Unled) -> MetaError {
+impl From<NoLeader> for MetaError {
+    fn from(why: NoLeader) -> MetaError {
         match why {
-            Unled::Denied(denial) => MetaError::Denied(denial),
-            Unled::Stopping => MetaError::Unavailable("the mount is ending".into()),
+            NoLeader::Denied(denial) => MetaError::Denied(denial),
+            NoLeader::Stopping => MetaError::Unavailable("the mount is ending".into()),
             // Only the call fails: the session continues.
-            Unled::Interrupted | Unled::TimedOut => MetaError::Errno(Errno::EIO),
+            NoLeader::Interrupted | NoLeader::TimedOut => MetaError::Errno(Errno::EIO),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Failover {
     pub fn new(replicas: Arc<dyn Replicas>, options: FailoverOptions) -> Failover {
         let now = Instant::now();
         let state = FailoverState {
-            seat: None,
+            leader: None,
             terms: 0,
             session: None,
             asked: BTreeSet::new(),
@@ -165,8 +165,8 @@ impl Failover {
             in_flight: InFlight::default(),
             sending: 0,
             hold: now,
-            told: VecDeque::new(),
-            telling: false,
+            outcomes: VecDeque::new(),
+            reporting: false,
             interrupted: false,
             stopping: false,
             last_node: None,
@@ -189,7 +189,7 @@ impl Failover {
     pub fn interrupt(&self) {
         let mut state = self.inner.state.lock();
         state.interrupted = true;
-        state.in_flight.fail(true, &Unled::Interrupted.into());
+        state.in_flight.fail(true, &NoLeader::Interrupted.into());
         drop(state);
         self.inner.found.notify_all();
     }
@@ -198,18 +198,18 @@ impl Failover {
     pub fn stop(&self) {
         let mut state = self.inner.state.lock();
         state.stopping = true;
-        let told = state.outbox.end(Unled::Stopping.into());
-        state.in_flight.fail(false, &Unled::Stopping.into());
+        let outcomes = state.outbox.end(NoLeader::Stopping.into());
+        state.in_flight.fail(false, &NoLeader::Stopping.into());
         self.inner.found.notify_all();
         self.inner.work.notify_all();
-        self.inner.tell(state, told);
+        self.inner.report(state, outcomes);
     }
 
     /// The leader, or for how long there has been none, as lines of text.
     pub(crate) fn dump(&self) -> Vec<String> {
         let state = self.inner.state.lock();
-        let leader = match (&state.seat, &state.waiting) {
-            (Some(seat), _) => format!("metadata leader: {}", seat.node),
+        let leader = match (&state.leader, &state.waiting) {
+            (Some(leader), _) => format!("metadata leader: {}", leader.node),
             (None, Some(waiting)) => {
                 format!("metadata leader: none answers, for {:.1} s", waiting.waited().as_secs_f64())
             }
@@ -253,9 +253,9 @@ impl Inner {
     ) -> Result<T, MetaError> {
         let until = wait.map(|wait| Instant::now() + wait);
         loop {
-            let seat = self.leader(until, interruptible)?;
-            match self.understand(call(&*seat.service)) {
-                Err(error) if is_transient(&error) => self.lost(&seat, &error),
+            let leader = self.leader(until, interruptible)?;
+            match self.understand(call(&*leader.service)) {
+                Err(error) if is_transient(&error) => self.lost(&leader, &error),
                 outcome => return outcome,
             }
         }
@@ -275,12 +275,12 @@ impl Inner {
         interruptible: bool,
         call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let seat = self.leader(wait.map(|wait| Instant::now() + wait), interruptible)?;
-        let outcome = self.understand(call(&*seat.service));
+        let leader = self.leader(wait.map(|wait| Instant::now() + wait), interruptible)?;
+        let outcome = self.understand(call(&*leader.service));
         if let Err(error) = &outcome
             && is_transient(error)
         {
-            self.lost(&seat, error);
+            self.lost(&leader, error);
         }
         outcome
     }
@@ -328,7 +328,7 @@ impl MetaService for Failover {
         let mut state = self.inner.state.lock();
         match state.outbox.push(commit, done) {
             None => self.inner.work.notify_all(),
-            told => self.inner.tell(state, told),
+            outcomes => self.inner.report(state, outcomes),
         }
     }
 

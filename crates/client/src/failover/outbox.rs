@@ -15,7 +15,7 @@ use shoal_wire::{Commit, CommitDone, CommitReply, MetaError};
 use std::collections::VecDeque;
 
 /// An outcome, and the callback that receives it.
-pub(super) type Told = (CommitDone, Result<CommitReply, MetaError>);
+pub(super) type BatchOutcome = (CommitDone, Result<CommitReply, MetaError>);
 
 struct Batch {
     commit: Commit,
@@ -41,7 +41,7 @@ pub(super) enum Effect {
     /// Nothing: the outcome was known, or belongs to an earlier attempt.
     Nothing,
     /// These outcomes are to be reported.
-    Told(Vec<Told>),
+    Report(Vec<BatchOutcome>),
     /// The batches are to be sent again.
     Again {
         /// Another leader has to be found first.
@@ -58,7 +58,7 @@ pub(crate) fn is_transient(error: &MetaError) -> bool {
 
 impl Outbox {
     /// Queues a batch. Returns its outcome at once if the outbox has [ended](Self::end).
-    pub(super) fn push(&mut self, commit: Commit, done: CommitDone) -> Option<Told> {
+    pub(super) fn push(&mut self, commit: Commit, done: CommitDone) -> Option<BatchOutcome> {
         match &self.ended {
             Some(error) => Some((done, Err(error.clone()))),
             None => {
@@ -132,13 +132,13 @@ impl Outbox {
                 if !waits || !(current || shared) {
                     return Effect::Nothing;
                 }
-                Effect::Told(self.end(error))
+                Effect::Report(self.end(error))
             }
         }
     }
 
     fn committed(&mut self, seq: BatchSeq) -> Effect {
-        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
         while self.first().is_some_and(|first| first <= seq)
             && let Some(batch) = self.batches.pop_front()
         {
@@ -147,13 +147,13 @@ impl Outbox {
                 self.sent_bytes -= batch.commit.ops.len();
             }
             self.progress = true;
-            told.push((batch.done, Ok(CommitReply { seq: batch.commit.seq })));
+            outcomes.push((batch.done, Ok(CommitReply { seq: batch.commit.seq })));
         }
-        if told.is_empty() { Effect::Nothing } else { Effect::Told(told) }
+        if outcomes.is_empty() { Effect::Nothing } else { Effect::Report(outcomes) }
     }
 
     /// Ends the outbox: every batch without outcome, and every later one, gets this error.
-    pub(super) fn end(&mut self, error: MetaError) -> Vec<Told> {
+    pub(super) fn end(&mut self, error: MetaError) -> Vec<BatchOutcome> {
         self.restart();
         let error = self.ended.get_or_insert(error).clone();
         self.batches.drain(..).map(|batch| (batch.done, Err(error.clone()))).collect()
@@ -183,8 +183,8 @@ mod tests {
         std::iter::from_fn(|| outbox.next()).map(|(_, commit)| commit.seq.0).collect()
     }
 
-    fn told(effect: Effect) -> usize {
-        if let Effect::Told(told) = effect { told.len() } else { 0 }
+    fn outcomes(effect: Effect) -> usize {
+        if let Effect::Report(outcomes) = effect { outcomes.len() } else { 0 }
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         push(&mut outbox, 1, RESEND_WINDOW_BYTES + 1);
         push(&mut outbox, 2, 1);
         assert_eq!(sendable(&mut outbox), [1]);
-        assert_eq!(told(outbox.outcome(0, BatchSeq(1), Ok(CommitReply { seq: BatchSeq(1) }))), 1);
+        assert_eq!(outcomes(outbox.outcome(0, BatchSeq(1), Ok(CommitReply { seq: BatchSeq(1) }))), 1);
         (3..200).for_each(|seq| push(&mut outbox, seq, 1));
         assert_eq!(sendable(&mut outbox).len(), RESEND_WINDOW_BATCHES);
         outbox.restart();
@@ -213,9 +213,9 @@ mod tests {
         ));
         assert!(matches!(outbox.outcome(0, BatchSeq(2), lost()), Effect::Nothing));
         // The old leader had committed two of them after all.
-        assert_eq!(told(outbox.outcome(0, BatchSeq(2), Ok(CommitReply { seq: BatchSeq(2) }))), 2);
+        assert_eq!(outcomes(outbox.outcome(0, BatchSeq(2), Ok(CommitReply { seq: BatchSeq(2) }))), 2);
         assert_eq!(sendable(&mut outbox), [3]);
-        assert_eq!(told(outbox.outcome(1, BatchSeq(3), Err(MetaError::Fenced(SESSION)))), 1);
+        assert_eq!(outcomes(outbox.outcome(1, BatchSeq(3), Err(MetaError::Fenced(SESSION)))), 1);
         let commit = Commit {
             session: SESSION,
             seq: BatchSeq(4),

@@ -4,7 +4,7 @@
 //! of its own, at most once at a time. The hint of a replica about the leader is not needed: that replica is
 //! being asked, too.
 
-use super::{FailoverState, Inner, Seat, Unled};
+use super::{FailoverState, Inner, Leader, NoLeader};
 use crate::backoff::Backoff;
 use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
 use crate::trace::{Hop, waits};
@@ -20,25 +20,25 @@ const NO_SESSION: SessionId = SessionId(u64::MAX);
 
 impl Inner {
     /// The leader; waits until there is one. `calls`: a call waits for it, which may be interrupted.
-    pub(super) fn leader(self: &Arc<Self>, until: Option<Instant>, calls: bool) -> Result<Seat, Unled> {
+    pub(super) fn leader(self: &Arc<Self>, until: Option<Instant>, calls: bool) -> Result<Leader, NoLeader> {
         let mut waits_for_it = None;
         let mut state = self.state.lock();
         loop {
             if state.stopping {
-                return Err(Unled::Stopping);
+                return Err(NoLeader::Stopping);
             }
             if let Some(denial) = state.denials.verdict() {
-                return Err(Unled::Denied(denial.clone()));
+                return Err(NoLeader::Denied(denial.clone()));
             }
-            if let Some(seat) = &state.seat {
-                return Ok(seat.clone());
+            if let Some(leader) = &state.leader {
+                return Ok(leader.clone());
             }
             if calls && state.interrupted {
-                return Err(Unled::Interrupted);
+                return Err(NoLeader::Interrupted);
             }
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
-                return Err(Unled::TimedOut);
+                return Err(NoLeader::TimedOut);
             }
             if calls && waits_for_it.is_none() {
                 waits_for_it = Some(waits(Hop::Leader, || "a metadata server that leads".into()));
@@ -98,7 +98,7 @@ impl Inner {
             return self.denied(&denial);
         }
         // A leader that was found meanwhile is newer than this answer.
-        if leads && state.terms == term && state.seat.as_ref().is_none_or(|seat| seat.node != node) {
+        if leads && state.terms == term && state.leader.as_ref().is_none_or(|leader| leader.node != node) {
             state.install(node, service);
             drop(state);
             self.found.notify_all();
@@ -107,13 +107,13 @@ impl Inner {
     }
 
     /// A request to the leader failed: it does not lead any more, or does not answer.
-    pub(super) fn lost(&self, seat: &Seat, error: &MetaError) {
+    pub(super) fn lost(&self, leader: &Leader, error: &MetaError) {
         let mut state = self.state.lock();
-        if state.seat.as_ref().is_none_or(|now| now.term != seat.term) {
+        if state.leader.as_ref().is_none_or(|now| now.term != leader.term) {
             return;
         }
-        tracing::debug!(node = %seat.node, %error, "this metadata server does not lead any more");
-        state.seat = None;
+        tracing::debug!(node = %leader.node, %error, "this metadata server does not lead any more");
+        state.leader = None;
         // If a leader is found and lost over and over, the backoff continues.
         if state.next_round + LEADER_PAUSE_MAX * 4 < Instant::now() {
             state.pause = Duration::ZERO;
@@ -128,7 +128,7 @@ impl FailoverState {
     fn install(&mut self, node: NodeId, service: Arc<dyn MetaService>) {
         self.terms += 1;
         self.denials.clear();
-        self.seat = Some(Seat { term: self.terms, node, service });
+        self.leader = Some(Leader { term: self.terms, node, service });
         if let Some(waiting) = self.waiting.take() {
             self.stall_max = self.stall_max.max(waiting.waited());
             if waiting.complained() {

@@ -1,8 +1,8 @@
 //! Sends batches to the leader, from a thread of its own, so that `submit` never waits, and nothing is
 //! submitted from within a server's callback.
 
-use super::outbox::{Effect, Told};
-use super::{FailoverState, Inner, Seat};
+use super::outbox::{BatchOutcome, Effect};
+use super::{FailoverState, Inner, Leader};
 use crate::limits::{LEADER_PAUSE_MIN, LEADER_SILENCE_MAX};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
@@ -32,12 +32,12 @@ impl Inner {
             self.work.wait(&mut state);
             return Some(());
         }
-        let Some(seat) = state.seat.clone() else {
+        let Some(leader) = state.leader.clone() else {
             drop(state);
             return self.leader(None, false).map(drop).ok();
         };
-        if state.sending != seat.term {
-            state.sending = seat.term;
+        if state.sending != leader.term {
+            state.sending = leader.term;
             if !mistake("do not send again what a dead leader was sent") {
                 state.outbox.restart();
             }
@@ -49,15 +49,15 @@ impl Inner {
         }
         if let Some((attempt, commit)) = state.outbox.next() {
             drop(state);
-            let (inner, from, seq) = (Arc::downgrade(self), seat.clone(), commit.seq);
+            let (inner, from, seq) = (Arc::downgrade(self), leader.clone(), commit.seq);
             let done = move |outcome| Inner::outcome(&inner, &from, attempt, seq, outcome);
-            seat.service.submit(commit, Box::new(done));
+            leader.service.submit(commit, Box::new(done));
             return Some(());
         }
         // The window is full, or all batches have been sent.
         let first = state.outbox.first();
         let silent = self.work.wait_for(&mut state, LEADER_SILENCE_MAX).timed_out();
-        let stuck = silent && state.outbox.first() == first && state.seat.is_some();
+        let stuck = silent && state.outbox.first() == first && state.leader.is_some();
         drop(state);
         if stuck {
             // The disk may just be slow. But if another replica leads by now, this one will never answer.
@@ -69,7 +69,7 @@ impl Inner {
     /// A batch has an outcome. Called on a thread of the service.
     fn outcome(
         inner: &Weak<Inner>,
-        from: &Seat,
+        from: &Leader,
         attempt: u64,
         seq: BatchSeq,
         outcome: Result<CommitReply, MetaError>,
@@ -79,9 +79,9 @@ impl Inner {
         let error = outcome.as_ref().err().cloned();
         let mut state = inner.state.lock();
         match (state.outbox.outcome(attempt, seq, outcome), error) {
-            (Effect::Told(told), _) => {
+            (Effect::Report(outcomes), _) => {
                 inner.work.notify_all();
-                inner.tell(state, told);
+                inner.report(state, outcomes);
             }
             (Effect::Again { elsewhere, pause }, Some(error)) => {
                 if pause {
@@ -99,20 +99,20 @@ impl Inner {
 
     /// Reports outcomes, in order and under no lock. Only one thread at a time does this; any other leaves it
     /// to that one.
-    pub(super) fn tell<'a>(
+    pub(super) fn report<'a>(
         &'a self,
         mut state: MutexGuard<'a, FailoverState>,
-        told: impl IntoIterator<Item = Told>,
+        outcomes: impl IntoIterator<Item = BatchOutcome>,
     ) {
-        state.told.extend(told);
-        if std::mem::replace(&mut state.telling, true) {
+        state.outcomes.extend(outcomes);
+        if std::mem::replace(&mut state.reporting, true) {
             return;
         }
-        while let Some((done, outcome)) = state.told.pop_front() {
+        while let Some((done, outcome)) = state.outcomes.pop_front() {
             drop(state);
             done(outcome);
             state = self.state.lock();
         }
-        state.telling = false;
+        state.reporting = false;
     }
 }
