@@ -70,7 +70,7 @@ use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use shoal_client::{Client, KernelCache, Stale};
 use shoal_types::{Errno, FileKind, Inode, InodeId};
-use size::{Looks, Place};
+use size::{Place, SizeChecks};
 use size_barrier::SizeBarrier;
 use state::{Notice, State, Step};
 use std::collections::HashSet;
@@ -115,12 +115,12 @@ pub(crate) struct Invalidator {
     kernel: OnceLock<Notifications>,
     /// The mount point, once programs can use it.
     place: OnceLock<Place>,
-    looks: Looks,
+    size_checks: SizeChecks,
     size_barrier: SizeBarrier,
     deadline: Deadline,
-    named: DentryUpdates,
+    name_changes: DentryUpdates,
     /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
-    listed: DentryUpdates,
+    listings: DentryUpdates,
     dir_attr_race: DirAttrRace,
     busy: DirActivity,
     /// An inode was invalidated at least once.
@@ -143,11 +143,11 @@ impl Invalidator {
             nodes: nodes.clone(),
             kernel: OnceLock::new(),
             place: OnceLock::new(),
-            looks: Looks::default(),
+            size_checks: SizeChecks::default(),
             size_barrier: SizeBarrier::default(),
             deadline: Deadline::default(),
-            named: DentryUpdates::default(),
-            listed: DentryUpdates::default(),
+            name_changes: DentryUpdates::default(),
+            listings: DentryUpdates::default(),
             dir_attr_race: DirAttrRace::new(),
             busy: DirActivity::new(),
             drops_at_all: AtomicBool::new(false),
@@ -641,7 +641,7 @@ impl KernelCache for Invalidator {
     }
 
     fn has_changed(&self, thread: u32, dirs: [InodeId; 2]) {
-        self.named.is_about_to_be_answered(dirs, thread);
+        self.name_changes.is_about_to_be_answered(dirs, thread);
     }
 
     fn settle_names(&self, concerns: &dyn Fn(InodeId) -> bool) {

@@ -76,13 +76,13 @@ pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
 /// Pages that are not invalidated within this time while a local change of their file waits count as
 /// impossible to write back. Their baselines are read then, which costs messages; usually such pages are just
 /// being read or written.
-pub const STUCK_AFTER: Duration = Duration::from_millis(10);
-/// The time of [`STUCK_AFTER`] for a file of which the kernel has written back no page so far.
-pub const STUCK_UNKNOWN_AFTER: Duration = Duration::from_millis(200);
+pub const UNFLUSHABLE_AFTER: Duration = Duration::from_millis(10);
+/// The time of [`UNFLUSHABLE_AFTER`] for a file of which the kernel has written back no page so far.
+pub const UNFLUSHABLE_UNKNOWN_AFTER: Duration = Duration::from_millis(200);
 /// Files of which it is remembered that the kernel has written back pages.
 pub const MAPPED_FILES_MAX: usize = 4096;
 /// Pause before baselines are read again after that has failed.
-pub const STUCK_PAUSE: Duration = Duration::from_millis(250);
+pub const UNFLUSHABLE_PAUSE: Duration = Duration::from_millis(250);
 /// Pages whose baselines are kept. The kernel has no more than some thousands of dirty pages.
 pub const MAPPED_PAGES_MAX: u64 = 16_384;
 /// `INVAL_ENTRY` waits while the directory is locked. After this time all names are outdated instead, which

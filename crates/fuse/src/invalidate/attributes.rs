@@ -30,7 +30,7 @@ impl AttributesAsked {
         if self.is_look {
             // The size is recorded before the thread continues.
             if let Ok(inode) = &inode {
-                invalidator.looks.tell(self.tid, inode.size, self);
+                invalidator.size_checks.tell(self.tid, inode.size, self);
             }
             return answer(inode);
         }

@@ -111,7 +111,7 @@ impl Invalidator {
     /// A change was answered.
     pub(crate) fn is_answered(&self, holds: Holds) {
         if let Holds::Names { dirs, by } = holds {
-            self.named.is_answered(dirs, by);
+            self.name_changes.is_answered(dirs, by);
         }
     }
 
@@ -122,21 +122,21 @@ impl Invalidator {
 
     /// A reply to READDIRPLUS is about to be sent to a thread.
     pub(crate) fn is_about_to_list(&self, dir: InodeId, tid: u32) {
-        self.listed.is_about_to_be_answered([dir; 2], tid);
+        self.listings.is_about_to_be_answered([dir; 2], tid);
     }
 
     /// The reply to READDIRPLUS was sent.
     pub(crate) fn is_listed(&self, dir: InodeId, tid: u32) {
-        self.listed.is_answered([dir; 2], tid);
+        self.listings.is_answered([dir; 2], tid);
     }
 
     /// All names were outdated because of some in these directories. Waits for listings in flight of these
     /// directories, and outdates all names again.
     pub(super) fn outdate_listed(&self, concerns: impl Fn(InodeId) -> bool) {
-        if !self.listed.is_any(&concerns) {
+        if !self.listings.is_any(&concerns) {
             return;
         }
-        if !self.listed.wait(concerns) {
+        if !self.listings.wait(concerns) {
             tracing::debug!("a listing was not consumed in time: names in it may be outdated");
         }
         self.outdate();
@@ -145,7 +145,7 @@ impl Invalidator {
     /// Waits until local changes of these names have reached the dcache, for
     /// [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
-        if !self.named.wait(concerns) {
+        if !self.name_changes.wait(concerns) {
             tracing::debug!("a change of names was not consumed in time: the dcache may be outdated");
         }
     }
@@ -164,13 +164,13 @@ mod tests {
 
     #[test]
     fn what_others_will_find_is_waited_for_until_it_is_answered_and_taken_in() {
-        let named = DentryUpdates::default();
-        assert!(named.wait(|_| true));
-        named.is_about_to_be_answered([DIR, DIR], NO_THREAD);
-        assert!(named.wait(|dir| dir == OTHER), "somewhere else");
-        assert!(!named.wait(|dir| dir == DIR), "it is not answered");
-        named.is_answered([DIR, DIR], NO_THREAD);
-        assert!(named.wait(|dir| dir == DIR), "the thread is gone");
+        let updates = DentryUpdates::default();
+        assert!(updates.wait(|_| true));
+        updates.is_about_to_be_answered([DIR, DIR], NO_THREAD);
+        assert!(updates.wait(|dir| dir == OTHER), "somewhere else");
+        assert!(!updates.wait(|dir| dir == DIR), "it is not answered");
+        updates.is_answered([DIR, DIR], NO_THREAD);
+        assert!(updates.wait(|dir| dir == DIR), "the thread is gone");
         let is_over = AtomicBool::new(false);
         let (tell, tid) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -181,10 +181,10 @@ mod tests {
                 }
             });
             let tid = tid.recv().expect("told");
-            named.is_about_to_be_answered([OTHER, DIR], tid);
-            named.is_answered([OTHER, DIR], tid);
+            updates.is_about_to_be_answered([OTHER, DIR], tid);
+            updates.is_answered([OTHER, DIR], tid);
             let begun = Instant::now();
-            named.wait(|dir| dir == DIR);
+            updates.wait(|dir| dir == DIR);
             assert!(begun.elapsed() > ATTRIBUTES_LOOK_TIME, "it has run");
             is_over.store(true, SeqCst);
         });
@@ -192,13 +192,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_calls_again_has_taken_in_what_it_was_answered() {
-        let named = DentryUpdates::default();
-        named.is_about_to_be_answered([DIR, DIR], 1);
-        named.is_about_to_be_answered([OTHER, OTHER], 1);
-        assert!(named.wait(|dir| dir == DIR) && !named.wait(|dir| dir == OTHER));
+        let updates = DentryUpdates::default();
+        updates.is_about_to_be_answered([DIR, DIR], 1);
+        updates.is_about_to_be_answered([OTHER, OTHER], 1);
+        assert!(updates.wait(|dir| dir == DIR) && !updates.wait(|dir| dir == OTHER));
         for tid in 0..=NAMED_KEPT_MAX as u32 {
-            named.is_about_to_be_answered([DIR, DIR], tid + 2);
+            updates.is_about_to_be_answered([DIR, DIR], tid + 2);
         }
-        assert_eq!(named.all().len(), NAMED_KEPT_MAX);
+        assert_eq!(updates.all().len(), NAMED_KEPT_MAX);
     }
 }

@@ -114,21 +114,21 @@ struct Look {
 
 /// Threads of the mount that check sizes, by thread id.
 #[derive(Default)]
-pub(super) struct Looks {
+pub(super) struct SizeChecks {
     any: AtomicUsize,
-    looks: Mutex<HashMap<u32, Look>>,
+    threads: Mutex<HashMap<u32, Look>>,
     /// Number of threads that wait for an inode lock.
     lockers: AtomicUsize,
 }
 
-impl Looks {
+impl SizeChecks {
     fn begin(&self, tid: u32, ino: InodeId, how: How) {
         self.any.fetch_add(1, SeqCst);
-        self.looks.lock().insert(tid, Look { ino, how, told: None });
+        self.threads.lock().insert(tid, Look { ino, how, told: None });
     }
 
     fn end(&self, tid: u32) -> Option<Told> {
-        let look = self.looks.lock().remove(&tid);
+        let look = self.threads.lock().remove(&tid);
         self.any.fetch_sub(1, SeqCst);
         look.and_then(|look| look.told)
     }
@@ -137,13 +137,13 @@ impl Looks {
     /// names an open file.
     pub(super) fn is_ours(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.any.load(SeqCst) > 0
-            && self.looks.lock().get(&tid).is_some_and(|look| look.matches(ino, names_file))
+            && self.threads.lock().get(&tid).is_some_and(|look| look.matches(ino, names_file))
     }
 
     /// The reply to a thread that checks a size is about to carry this size.
     pub(super) fn tell(&self, tid: u32, size: u64, asked: AttributesAsked) {
         let told = Told { size, _asked: asked };
-        let before = match self.looks.lock().get_mut(&tid) {
+        let before = match self.threads.lock().get_mut(&tid) {
             Some(look) => look.told.replace(told),
             None => Some(told),
         };
@@ -157,7 +157,7 @@ pub(super) struct Locker(Arc<Invalidator>);
 impl Locker {
     /// Returns `None` if too many threads wait.
     pub(super) fn new(invalidator: &Arc<Invalidator>) -> Option<Locker> {
-        let before = invalidator.looks.lockers.fetch_add(1, SeqCst);
+        let before = invalidator.size_checks.lockers.fetch_add(1, SeqCst);
         let locker = Locker(invalidator.clone());
         (before < SIZE_LOCKERS_MAX).then_some(locker)
     }
@@ -169,7 +169,7 @@ impl Locker {
 
 impl Drop for Locker {
     fn drop(&mut self) {
-        self.0.looks.lockers.fetch_sub(1, SeqCst);
+        self.0.size_checks.lockers.fetch_sub(1, SeqCst);
     }
 }
 
@@ -188,7 +188,7 @@ struct Seen {
 impl Invalidator {
     /// Whether a GETATTR comes from a thread of the mount that checks whether the kernel accepts the reply.
     pub(crate) fn is_look(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
-        self.looks.is_ours(tid, ino, names_file)
+        self.size_checks.is_ours(tid, ino, names_file)
     }
 
     /// A thread that reads an open file has sent GETATTR at `begun`. Returns when the kernel has
@@ -255,9 +255,9 @@ impl Invalidator {
         let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let file = place.open(ino, generation, libc::O_PATH)?;
         let tid = nix::unistd::gettid().as_raw() as u32;
-        self.looks.begin(tid, ino, How::Freely);
+        self.size_checks.begin(tid, ino, How::Freely);
         let asked = statx::of_file(file.as_fd(), libc::AT_STATX_FORCE_SYNC, libc::STATX_SIZE);
-        let told = self.looks.end(tid);
+        let told = self.size_checks.end(tid);
         asked?;
         Ok(Seen {
             size: statx::of_file(file.as_fd(), libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE)?.stx_size,
@@ -289,11 +289,11 @@ impl Invalidator {
         let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let file = place.open(ino, generation, libc::O_RDONLY)?;
         let tid = nix::unistd::gettid().as_raw() as u32;
-        self.looks.begin(tid, ino, How::InTurn);
+        self.size_checks.begin(tid, ino, How::InTurn);
         // SAFETY: the call touches no memory.
         let end = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
         let failed = io::Error::last_os_error();
-        let told = self.looks.end(tid);
+        let told = self.size_checks.end(tid);
         Ok(Seen { size: u64::try_from(end).map_err(|_| failed)?, told })
     }
 }

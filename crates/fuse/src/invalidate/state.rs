@@ -500,7 +500,7 @@ fn is_blocked(tid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::STUCK_AFTER;
+    use crate::limits::UNFLUSHABLE_AFTER;
 
     /// No thread has this id.
     const NO_THREAD: i32 = -1;
@@ -709,16 +709,16 @@ mod tests {
         let mut state = State::default();
         let batch = state.begin([node(FILE)].into_iter());
         let blocked = told(state.step(NO_THREAD));
-        std::thread::sleep(STUCK_AFTER);
+        std::thread::sleep(UNFLUSHABLE_AFTER);
         state.page_baselines.begin_write(FILE, Pages::ALL);
         state.page_baselines.end_write(FILE, Pages::ALL);
-        assert_eq!(state.stuck(), [], "the file is not being changed");
+        assert_eq!(state.unflushable(), [], "the file is not being changed");
         state.lock_dir(FILE);
-        assert_eq!(state.stuck(), [FILE]);
-        assert_eq!(state.stuck_drops(FILE), [(blocked, Pages::ALL)]);
+        assert_eq!(state.unflushable(), [FILE]);
+        assert_eq!(state.blocked_invalidations(FILE), [(blocked, Pages::ALL)]);
         assert!(state.is_awaited(blocked));
         let changed = Pages::of_bytes(4096, 4096);
-        state.spare(blocked, &[changed]);
+        state.stop_waiting_for_pages(blocked, &[changed]);
         assert!(!state.is_awaited(blocked));
         let parts: Vec<u64> = (0..2).map(|_| told(state.step(NO_THREAD))).collect();
         // Another invalidation of the file while the first is blocked: parts of the first have notifications
@@ -730,7 +730,7 @@ mod tests {
         }
         assert!(state.left(batch).is_none());
         assert!(state.left(again).is_some());
-        state.spare(second, &[Pages::ALL]);
+        state.stop_waiting_for_pages(second, &[Pages::ALL]);
         assert!(state.left(again).is_none());
         state.done(blocked);
         state.done(second);

@@ -22,7 +22,7 @@ use super::pages::Pages;
 use super::size::Locker;
 use super::state::State;
 use crate::context::Write;
-use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, STUCK_PAUSE};
+use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, UNFLUSHABLE_PAUSE};
 use crate::thread::keep_no_files_but;
 use shoal_client::{Client, Wait};
 use shoal_types::InodeId;
@@ -117,19 +117,19 @@ impl Asking {
 }
 
 impl Invalidator {
-    /// Starts a thread for each file whose invalidation is stuck. To be called repeatedly while invalidations
-    /// are waited for.
+    /// Starts a thread for each file whose invalidation is blocked. To be called repeatedly while
+    /// invalidations are waited for.
     pub(super) fn look_after_unflushable(&self, state: &mut State) {
-        for ino in state.stuck() {
+        for ino in state.unflushable() {
             let Some(me) = self.me.upgrade() else { return };
             // One thread per file is enough.
             if !state.page_baselines.begin_looks(ino) {
                 continue;
             }
             let run = move || {
-                if let Err(error) = me.spare_changed(ino) {
+                if let Err(error) = me.stop_waiting_for_changed_pages(ino) {
                     tracing::debug!(%error, %ino, "pages that were changed through mappings are waited for");
-                    std::thread::sleep(STUCK_PAUSE);
+                    std::thread::sleep(UNFLUSHABLE_PAUSE);
                 }
                 me.state.lock().page_baselines.end_looks(ino);
             };
@@ -140,17 +140,17 @@ impl Invalidator {
         }
     }
 
-    fn spare_changed(self: &Arc<Invalidator>, ino: InodeId) -> io::Result<()> {
+    fn stop_waiting_for_changed_pages(self: &Arc<Invalidator>, ino: InodeId) -> io::Result<()> {
         let client = self.client.upgrade().ok_or(io::ErrorKind::NotFound)?;
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
         let inode = client.getattr(Wait::Allowed, ino).map_err(io::Error::other)?;
         let asking = Asking::begin(locker, ino, inode.generation)?;
         let mut state = self.state.lock();
         while state.is_being_changed(ino) && !state.ended {
-            let stuck = state.stuck_drops(ino);
+            let blocked = state.blocked_invalidations(ino);
             drop(state);
-            for (drop, pages) in stuck {
-                self.spare(&client, &asking, ino, drop, pages)?;
+            for (drop, pages) in blocked {
+                self.stop_waiting_for_dirty_pages(&client, &asking, ino, drop, pages)?;
             }
             state = self.state.lock();
             self.news.wait_for(&mut state, BLOCKED_AFTER);
@@ -159,7 +159,7 @@ impl Invalidator {
     }
 
     /// Stops waiting for the dirty pages of an invalidation.
-    fn spare(
+    fn stop_waiting_for_dirty_pages(
         &self,
         client: &Client,
         asking: &Asking,
@@ -202,7 +202,7 @@ impl Invalidator {
             spared.push(page);
         }
         if !spared.is_empty() {
-            state.spare(drop, &Pages::runs(spared));
+            state.stop_waiting_for_pages(drop, &Pages::runs(spared));
             self.wake(&mut state);
             self.news.notify_all();
         }

@@ -3,7 +3,7 @@
 
 use super::super::pages::Pages;
 use super::{Notice, Running, State, is_blocked};
-use crate::limits::{BLOCKED_AFTER, STUCK_AFTER, STUCK_UNKNOWN_AFTER};
+use crate::limits::{BLOCKED_AFTER, UNFLUSHABLE_AFTER, UNFLUSHABLE_UNKNOWN_AFTER};
 use shoal_types::InodeId;
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ impl State {
 
     /// Files with a waiting local change and an awaited invalidation that takes so long that its pages may be
     /// impossible to write back.
-    pub fn stuck(&self) -> Vec<InodeId> {
-        let patience =
-            |ino| if self.page_baselines.is_mapped(ino) { STUCK_AFTER } else { STUCK_UNKNOWN_AFTER };
-        let stuck = self.blocked(|ino, waited| waited >= patience(ino) && self.is_being_changed(ino));
-        stuck.map(|(_, ino, _)| ino).collect()
+    pub fn unflushable(&self) -> Vec<InodeId> {
+        let patience = |ino| {
+            if self.page_baselines.is_mapped(ino) { UNFLUSHABLE_AFTER } else { UNFLUSHABLE_UNKNOWN_AFTER }
+        };
+        let found = self.blocked(|ino, waited| waited >= patience(ino) && self.is_being_changed(ino));
+        found.map(|(_, ino, _)| ino).collect()
     }
 
     /// Blocked invalidations of a file that a batch waits for, by their numbers.
-    pub fn stuck_drops(&self, ino: InodeId) -> Vec<(u64, Pages)> {
+    pub fn blocked_invalidations(&self, ino: InodeId) -> Vec<(u64, Pages)> {
         self.blocked(|of, waited| of == ino && waited >= BLOCKED_AFTER)
             .map(|(id, _, pages)| (id, pages))
             .collect()
@@ -56,7 +57,7 @@ impl State {
 
     /// Stops waiting for some pages of an invalidation, given in order; the remaining pages get notifications
     /// of their own.
-    pub fn spare(&mut self, id: u64, spared: &[Pages]) {
+    pub fn stop_waiting_for_pages(&mut self, id: u64, spared: &[Pages]) {
         let Some(running) = self.running.iter_mut().find(|running| running.id == id) else { return };
         let (Notice::Node { ino, pages }, batch) = (&running.task.notice, running.task.batch) else { return };
         let (ino, parts) = (*ino, pages.without(spared));
