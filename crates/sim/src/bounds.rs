@@ -69,8 +69,8 @@ pub fn look(cluster: &Cluster, programs: &Programs, findings: &Findings, mounts:
     }
 }
 
-/// Checks that all committed content is on as many bricks as was promised, and that each brick that its record
-/// names has it, also while it is moved. Where copies are damaged, blocks are only noted.
+/// Checks that all committed content is on as many bricks as was promised, and that each brick that its
+/// record names has it, also while it is moved. Where copies are damaged, blocks are only noted.
 pub fn look_at_blocks(cluster: &Cluster, findings: &Findings, has_damage: bool) {
     // Meanwhile another node may lead, and delete what this one still knows: such a block is fine when it is
     // looked at again.
