@@ -3,8 +3,8 @@
 //!
 //! **Model.** A [`world`] has three replicas of a volume's metadata group, bricks in some [`layout`], two or
 //! three clients with [`programs`] on them, and [`faults`]. It runs the production code ([`shoal_meta`],
-//! [`shoal_client`], [`shoal_cluster`] and all below them) on a [`scheduler`] of its own. Only time, randomness,
-//! threads, the [`network`] and the [`disk`]s are replaced.
+//! [`shoal_client`], [`shoal_cluster`] and all below them) on a [`scheduler`] of its own. Only time,
+//! randomness, threads, the [`network`] and the [`disk`]s are replaced.
 //!
 //! **Promises.** Two runs of one seed are identical to the last turn ([`world::Report::digest`]).
 
