@@ -32,13 +32,24 @@ pub fn archives(dir: &Path, plan: &Plan) -> anyhow::Result<Archives> {
     if plan.suites.contains(&Suite::Cluster) {
         for part in 0..TREE_PARTS {
             let mut list = String::new();
+            let mut last = PathBuf::new();
             for number in (part..files).step_by(TREE_PARTS) {
-                let _ = writeln!(list, "{}", super::file(Path::new("."), number, per_dir).display());
+                let file = super::file(Path::new("."), number, per_dir);
+                // Each directory, too: GNU tar 1.34 fails with ENOENT where it lacks a directory that another
+                // tar makes at that moment (`maybe_recoverable`).
+                if let Some(parent) = file.parent().filter(|parent| *parent != last) {
+                    let _ = writeln!(list, "{}", parent.display());
+                    last = parent.to_owned();
+                }
+                let _ = writeln!(list, "{}", file.display());
             }
             let path = dir.join(format!("part{part}.tar"));
             let listed = dir.join("list");
             fs::write(&listed, list).context("the list of a part")?;
-            bash(dir, &format!("tar cf '{}' -C tree -T '{}'", path.display(), listed.display()))?;
+            bash(
+                dir,
+                &format!("tar cf '{}' --no-recursion -C tree -T '{}'", path.display(), listed.display()),
+            )?;
             parts.push(path);
         }
     }

@@ -312,10 +312,10 @@ fn conversion_shows_what_is_stored_in_which_way_and_what_is_left() {
 Volume: web
 Conversion: in progress
 
-Blocks in     Number      Size  To convert
-------------------------------------------
-copies            40  40.0 MiB          30
-4 + 2 shards       9  9.00 MiB           0",
+Blocks in     Number       Size  To convert
+-------------------------------------------
+copies            40  40.00 MiB          30
+4 + 2 shards       9   9.00 MiB           0",
     );
 }
 
