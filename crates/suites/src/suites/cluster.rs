@@ -44,7 +44,7 @@ fn common_tree(turn: &mut Turn, mounts: usize) -> anyhow::Result<()> {
         mounts,
         dir: &|turn, mount| turn.first_top_on(mount).unwrap_or_else(|| turn.top(mount).to_owned()),
         unpack: &|mount| share(mount, "tar xf PART"),
-        remove: &|mount| share(mount, "tar tf PART | grep -v '/$' | xargs -r rm -f"),
+        remove: &|mount| share(mount, r"tar tf PART | sed '/\/$/d' | xargs -r rm -f"),
         // The directories, which no mount may remove before all are done.
         finish: &|_| fs::remove_dir_all(&tree).with_context(|| tree.display().to_string()),
         trees: 1,
