@@ -116,9 +116,11 @@ fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble
 }
 
 fn heal_claimed(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+    let term = shared.leads()?;
     let blocks = place::copy(page, |id| copy_one(shared, task, id))?;
     place::commit(
         shared,
+        term,
         blocks,
         |blocks| Command::Place { blocks },
         |_, bytes| shared.heal.note_moved(bytes),

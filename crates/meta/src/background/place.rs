@@ -2,6 +2,9 @@
 //!
 //! **Order.** A block is copied first, then its new place is committed to the log, and only then are excess
 //! copies deleted. A crash at any point leaves at worst a copy that the namespace does not know.
+//!
+//! **One term.** All of it happens in one term of this leader. Between two of its terms another leader may
+//! move a block there and back: its place is the old one again, but the copies made before are deleted.
 
 use super::Trouble;
 use crate::limits::HEAL_THREADS;
@@ -36,9 +39,11 @@ pub(super) fn copy(
 }
 
 /// Commits the new places of blocks to the log by a command, and deletes the copies that are in excess then.
-/// Calls `moved` with the length of each block that is in its new place.
+/// Calls `moved` with the length of each block that is in its new place. Fails if this server has not led all
+/// the time since `term` was read, which was before the blocks were copied.
 pub(super) fn commit(
     shared: &Shared,
+    term: u64,
     blocks: Vec<Placed>,
     command: impl FnOnce(Vec<Placed>) -> Command,
     mut moved: impl FnMut(&Placed, u64),
@@ -49,6 +54,7 @@ pub(super) fn commit(
     // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
     // succeeds, such a copy is made after this moment.
     let than = shared.bricks.moments();
+    shared.still_leads(term)?;
     shared.propose(&command(blocks.clone()))?;
     let mut excess = Vec::new();
     for block in blocks {

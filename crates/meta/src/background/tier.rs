@@ -298,6 +298,7 @@ impl Mover {
     }
 
     fn carry_out(&mut self, shared: &Shared, page: &[Move]) -> Result<(), Trouble> {
+        let term = shared.leads()?;
         let to: HashMap<BlockId, Tier> = page.iter().map(|one| (one.id, one.to)).collect();
         let claimed = shared.heal.claim(&page.iter().map(|one| one.id).collect::<Vec<_>>());
         self.moved.extend(&claimed);
@@ -320,7 +321,7 @@ impl Mover {
             });
         };
         let outcome = copied.and_then(|blocks| {
-            place::commit(shared, blocks, |blocks| Command::MoveTier { blocks, time }, moved)
+            place::commit(shared, term, blocks, |blocks| Command::MoveTier { blocks, time }, moved)
         });
         shared.heal.release(&claimed);
         outcome
