@@ -53,7 +53,7 @@ use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, Sess
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// How bricks are reached, and the cluster map.
 pub trait Bricks: Send + Sync + 'static {
@@ -84,6 +84,9 @@ struct Inner {
     health: Health,
     lanes: Mutex<BTreeMap<BrickId, Arc<Lane>>>,
     repairs: AtomicUsize,
+    /// Bricks had shards when they were last asked for their sessions. They may have some although the map
+    /// says copies: the volume was converted.
+    has_found_shards: AtomicBool,
     coders: Mutex<Vec<Coder>>,
     on_return: Mutex<Option<Callback>>,
 }
@@ -97,6 +100,7 @@ impl ReplicatedBlocks {
             health: Health::default(),
             lanes: Mutex::default(),
             repairs: AtomicUsize::new(0),
+            has_found_shards: AtomicBool::new(false),
             coders: Mutex::default(),
             on_return: Mutex::default(),
         };

@@ -85,6 +85,13 @@ pub struct Shards {
     pub parity: u8,
 }
 
+impl From<(u8, u8)> for Shards {
+    /// Data shards and parity shards.
+    fn from((data, parity): (u8, u8)) -> Shards {
+        Shards { data, parity }
+    }
+}
+
 impl Shards {
     /// Shards of a block, each on a brick of its own.
     pub fn width(self) -> usize {
@@ -337,6 +344,11 @@ impl ClusterMap {
             Tier::Cold => self.schemes.get(&volume).copied(),
             Tier::Hot => self.tiers.get(&volume)?.shards,
         }
+    }
+
+    /// Whether any tier of a volume stores blocks as shards.
+    pub fn has_shards(&self, volume: GroupId) -> bool {
+        self.tiers_of(volume).any(|tier| self.shards_in(volume, tier).is_some())
     }
 
     /// The tiers that a volume has.

@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::tasks::{HealStatus, TierSettings, TierState, Work};
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
+use shoal_namespace::records::BlockRecord;
 use shoal_namespace::{Command, Outcome, query};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
@@ -149,44 +150,43 @@ impl Server {
     /// Blocks and bytes on each brick according to the namespace, garbage that is not deleted yet included. A
     /// brick without an entry can be removed. Reads the records of all blocks.
     pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
-        let shared = &self.shared;
-        shared.serving()?;
-        let state = shared.store.snapshot();
-        let (mut found, mut after) = (BTreeMap::<BrickId, BrickUse>::new(), None);
-        loop {
-            let page = shared.tree(query::blocks(&state, after, HEAL_READ_PAGE))?;
-            let Some((last, _)) = page.last() else { return Ok(found) };
-            after = Some(*last);
-            for (_, block) in &page {
-                for brick in block.info.group.bricks() {
-                    let on = found.entry(brick).or_default();
-                    on.blocks += 1;
-                    on.bytes += u64::from(block.info.stored_bytes());
-                }
+        let mut found = BTreeMap::<BrickId, BrickUse>::new();
+        self.each_block(|block| {
+            for brick in block.info.group.bricks() {
+                let on = found.entry(brick).or_default();
+                on.blocks += 1;
+                on.bytes += u64::from(block.info.stored_bytes());
             }
-        }
+        })?;
+        Ok(found)
     }
 
     /// How the blocks in use are stored, those on the hot tier left out. Reads the records of all blocks.
     pub fn schemes(&self) -> Result<Vec<SchemeUse>, MetaError> {
+        let mut found = BTreeMap::<(usize, usize), SchemeUse>::new();
+        self.each_block(|BlockRecord { info, refs, .. }| {
+            if *refs == 0 || info.group.tier() == Tier::Hot {
+                return;
+            }
+            let (data, all) = (info.group.data_shards(), info.group.all_shards());
+            let of = found.entry((data, all)).or_default();
+            (of.data, of.all) = (data as u8, all as u8);
+            (of.blocks, of.bytes) = (of.blocks + 1, of.bytes + u64::from(info.len));
+            of.unwanted_blocks += u64::from(!self.shared.bricks.has_wanted_scheme(*info));
+        })?;
+        Ok(found.into_values().collect())
+    }
+
+    /// Reads the records of all blocks.
+    fn each_block(&self, mut each: impl FnMut(&BlockRecord)) -> Result<(), MetaError> {
         let shared = &self.shared;
         shared.serving()?;
-        let state = shared.store.snapshot();
-        let (mut found, mut after) = (BTreeMap::<(usize, usize), SchemeUse>::new(), None);
+        let (state, mut after) = (shared.store.snapshot(), None);
         loop {
             let page = shared.tree(query::blocks(&state, after, HEAL_READ_PAGE))?;
-            let Some((last, _)) = page.last() else { return Ok(found.into_values().collect()) };
+            let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(*last);
-            let cold = |info: &BlockInfo| info.group.tier() == Tier::Cold;
-            for info in
-                page.iter().filter(|(_, block)| block.refs > 0).map(|(_, block)| block.info).filter(cold)
-            {
-                let (data, all) = (info.group.data_shards(), info.group.all_shards());
-                let of = found.entry((data, all)).or_default();
-                (of.data, of.all) = (data as u8, all as u8);
-                (of.blocks, of.bytes) = (of.blocks + 1, of.bytes + u64::from(info.len));
-                of.unwanted_blocks += u64::from(!shared.bricks.has_wanted_scheme(info));
-            }
+            page.iter().for_each(|(_, block)| each(block));
         }
     }
 

@@ -85,7 +85,7 @@ pub fn look_at_blocks(cluster: &Cluster, findings: &Findings, has_damage: bool) 
 
 /// Blocks on too few bricks, in words. `None`: there is no leader that is up to date.
 fn short_blocks(cluster: &Cluster, findings: &Findings) -> Option<Vec<String>> {
-    let server = cluster.leader().and_then(|leader| cluster.servers.get(leader))?;
+    let server = cluster.leading_server()?;
     if !server.replica().leads() {
         return None;
     }
@@ -125,9 +125,7 @@ pub fn look_back(cluster: &Rc<Cluster>, programs: &Programs, findings: &Findings
     let dead = programs.deaths.borrow().len() as u64;
     let mut left = Vec::new();
     let is_clean = cluster.wait_until(LET_GO_WITHIN, || {
-        let Some(server) = cluster.leader().and_then(|leader| cluster.servers.get(leader)) else {
-            return false;
-        };
+        let Some(server) = cluster.leading_server() else { return false };
         let counted = server.stats();
         let sessions = counted.iter().find(|(name, _)| *name == "sessions").map_or(0, |(_, count)| *count);
         let is_left = |(name, count): &(&str, u64)| match *name {

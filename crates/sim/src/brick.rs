@@ -11,7 +11,7 @@ use crate::scheduler::{Machine, Scheduler};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_brick::Brick;
-use shoal_cluster::{BrickState, Bricks, ClusterMap, ReplicatedBlocks};
+use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, Outcome, ReplicatedBlocks, apply};
 use shoal_meta::TierSettings;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
@@ -214,36 +214,17 @@ impl BrickSet {
         known.map(|published| published.map.clone()).unwrap_or_default()
     }
 
-    /// Begins to drain a brick, unless its tier has too few others. Servers know it at once, and clients some
-    /// seconds later. Answers whether it is drained now.
-    pub fn drain(&self, number: u16) -> bool {
-        let (brick, mut map) = (BrickId(number), (*self.map(|published| published.to_servers_ns)).clone());
-        let tier = map.tier_of(self.volume, brick);
-        let is_active = |it: &shoal_cluster::Brick| it.state == BrickState::Active;
-        let left = map.bricks_in(self.volume, tier).filter(|(id, it)| *id != brick && is_active(it)).count();
-        if left < self.layout.width(tier) {
+    /// Changes the map. Servers know it at once, and clients some seconds later. Answers whether the command
+    /// was accepted.
+    pub fn change(&self, command: &Command) -> bool {
+        let now = self.world.0.time_ns();
+        let (map, outcome) = apply(&self.map(|published| published.to_servers_ns), command);
+        if matches!(outcome, Outcome::Refused(_)) {
             return false;
         }
-        let Some(drained) = map.bricks.get_mut(&brick) else { return false };
-        drained.state = BrickState::Draining;
-        self.publish(map);
+        let to_clients_ns = now + self.world.0.below(OLD_MAP_NS_MAX);
+        self.maps.lock().push(Published { map: Arc::new(map), to_servers_ns: now, to_clients_ns });
         true
-    }
-
-    /// Begins to empty the hot tier, if there is one. Answers whether it is being emptied now.
-    pub fn detach(&self) -> bool {
-        let mut map = (*self.map(|published| published.to_servers_ns)).clone();
-        let Some(tier) = map.tiers.get_mut(&self.volume) else { return false };
-        tier.detaching = true;
-        self.publish(map);
-        true
-    }
-
-    fn publish(&self, mut map: ClusterMap) {
-        map.epoch += 1;
-        let to_servers_ns = self.world.0.time_ns();
-        let to_clients_ns = to_servers_ns + self.world.0.below(OLD_MAP_NS_MAX);
-        self.maps.lock().push(Published { map: Arc::new(map), to_servers_ns, to_clients_ns });
     }
 
     /// When blocks are moved between tiers, if there is a hot one.

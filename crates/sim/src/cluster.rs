@@ -279,6 +279,11 @@ impl Cluster {
         leaders.max_by_key(|(status, _)| status.term).map(|(_, node)| node)
     }
 
+    /// The server of [`leader`](Self::leader).
+    pub fn leading_server(&self) -> Option<Arc<Server>> {
+        self.servers.get(self.leader()?)
+    }
+
     /// Waits until a condition holds; false when the time is over.
     pub fn wait_until(&self, longest: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         let end = self.world.time_ns() + longest.as_nanos() as u64;

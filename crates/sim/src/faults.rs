@@ -3,13 +3,16 @@
 
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
 use crate::disk::Trouble;
+use crate::layout::VOLUME;
 use crate::network::Conditions;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
 use crate::trace::say;
+use shoal_cluster::Command;
 use shoal_meta::Role;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
+use shoal_types::{BrickId, GroupId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -216,13 +219,21 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
             let damaged = cluster.bricks.rot(&cluster.world, *brick, ROT_ONE_OF);
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
         }
-        FaultKind::Drain(brick) if cluster.bricks.drain(*brick) => tell_servers_of_map(cluster),
-        FaultKind::Detach if cluster.bricks.detach() => tell_servers_of_map(cluster),
+        FaultKind::Drain(brick) => {
+            change_map(cluster, &Command::Drain { volume: GroupId(VOLUME), bricks: vec![BrickId(*brick)] })
+        }
+        FaultKind::Detach => {
+            change_map(cluster, &Command::DetachTier { volume: GroupId(VOLUME), start: true })
+        }
         _ => {}
     }
 }
 
-fn tell_servers_of_map(cluster: &Rc<Cluster>) {
+/// Changes the map, unless production refuses that, and has all servers carry it out.
+fn change_map(cluster: &Rc<Cluster>, command: &Command) {
+    if !cluster.bricks.change(command) {
+        return;
+    }
     for node in cluster.nodes() {
         let Some(server) = cluster.servers.get(node) else { continue };
         let settings = cluster.bricks.tier_settings();

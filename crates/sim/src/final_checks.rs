@@ -110,8 +110,7 @@ fn tiers(cluster: &Rc<Cluster>) -> Option<TierState> {
 fn look_at_healing(cluster: &Rc<Cluster>, findings: &Findings) {
     let mut short = None;
     let is_healed = cluster.wait_until(HEALED_WITHIN, || {
-        let server = cluster.leader().and_then(|leader| cluster.servers.get(leader));
-        short = server.and_then(|server| server.degraded(NAMED_MAX).ok());
+        short = cluster.leading_server().and_then(|server| server.degraded(NAMED_MAX).ok());
         short.as_ref().is_some_and(Vec::is_empty)
     });
     if !is_healed {
@@ -127,8 +126,7 @@ fn look_at_draining(cluster: &Rc<Cluster>, findings: &Findings) {
     }
     let mut last = None;
     let is_empty = cluster.wait_until(DRAINED_WITHIN, || {
-        let server = cluster.leader().and_then(|leader| cluster.servers.get(leader));
-        last = server.and_then(|server| server.brick_use().ok());
+        last = cluster.leading_server().and_then(|server| server.brick_use().ok());
         last.as_ref().is_some_and(|known| draining.iter().all(|brick| !known.contains_key(brick)))
     });
     if !is_empty {
@@ -137,7 +135,7 @@ fn look_at_draining(cluster: &Rc<Cluster>, findings: &Findings) {
 }
 
 fn state(cluster: &Rc<Cluster>) -> Option<State> {
-    let server = cluster.servers.get(cluster.leader()?)?;
+    let server = cluster.leading_server()?;
     let mut state = State::default();
     let store = server.replica().store();
     check::check(&store.snapshot(), &mut state).ok()?;
@@ -146,7 +144,7 @@ fn state(cluster: &Rc<Cluster>) -> Option<State> {
 
 /// Copies on bricks that the namespace does not name there. `None` without a leader.
 pub fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
-    let server = cluster.servers.get(cluster.leader()?)?;
+    let server = cluster.leading_server()?;
     let store = server.replica().store().clone();
     let mut left = Vec::new();
     for (brick, holds) in cluster.bricks.all() {

@@ -132,16 +132,6 @@ impl Layout {
         }
     }
 
-    /// Copies or shards of a block on a tier, each on a brick of its own.
-    pub fn width(&self, tier: Tier) -> usize {
-        let copies = match self.hot {
-            Some(hot) if tier == Tier::Hot => hot.copies,
-            _ => self.replica,
-        };
-        let shards = self.shards.filter(|_| tier == Tier::Cold);
-        shards.map_or(usize::from(copies), Shards::width)
-    }
-
     /// How far apart wall clocks are at the beginning, in milliseconds.
     pub fn clock_ms_max(&self) -> u64 {
         if self.hot.is_some() { CLOCK_MS_MAX } else { FAR_CLOCK_MS_MAX }

@@ -9,6 +9,7 @@ use shoal_types::{BlockGroup, BlockId, BrickId, GROUP_BRICKS_MAX, SessionId};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Inner {
     pub(super) fn discard(
@@ -86,10 +87,12 @@ impl Inner {
         self: &Arc<Inner>,
         from: BlockId,
     ) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
+        let has_shards =
+            self.bricks.map().has_shards(self.volume) || self.has_found_shards.load(Ordering::Relaxed);
         let mut found = BTreeMap::<(BlockId, Option<usize>), BlockGroup>::new();
         let mut next: Option<BlockId> = None;
         self.survey(
-            move |brick| list(brick, from),
+            move |brick| list(brick, from, has_shards),
             |brick, page| {
                 next = next.into_iter().chain(page.next).min();
                 for name in page.blocks {
@@ -103,9 +106,14 @@ impl Inner {
     }
 
     pub(super) fn stored_sessions(self: &Arc<Inner>) -> Result<Vec<SessionId>, BlockError> {
-        let mut found = BTreeSet::new();
-        let block = |session| names::parse(BlockId::first_of(session)).0.session;
-        self.survey(|brick| brick.sessions(), |_, sessions| found.extend(sessions.into_iter().map(block)))?;
+        let (mut found, mut has_shards) = (BTreeSet::new(), false);
+        let mut see = |session| {
+            let (block, index) = names::parse(BlockId::first_of(session));
+            found.insert(block.session);
+            has_shards |= index.is_some();
+        };
+        self.survey(|brick| brick.sessions(), |_, sessions| sessions.into_iter().for_each(&mut see))?;
+        self.has_found_shards.store(has_shards, Ordering::Relaxed);
         Ok(found.into_iter().collect())
     }
 
@@ -172,11 +180,10 @@ impl Inner {
     }
 }
 
-/// A page of what a brick has of a session's blocks, copies and shards, by their names there. A volume of
-/// copies may have shards, too, from when it was one of shards.
-fn list(brick: &dyn BlockService, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+/// A page of what a brick has of a session's blocks, copies and shards, by their names there.
+fn list(brick: &dyn BlockService, from: BlockId, has_shards: bool) -> Result<BlockPage<BlockId>, BlockError> {
     let mut page = brick.list(from)?;
-    let sessions = brick.sessions()?;
+    let sessions = if has_shards { brick.sessions()? } else { Vec::new() };
     let shards = (0..GROUP_BRICKS_MAX).map(|index| names::of_shard(from, index));
     for from in shards.filter(|name| sessions.contains(&name.session)) {
         let more = brick.list(from)?;

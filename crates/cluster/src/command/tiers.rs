@@ -33,11 +33,8 @@ pub(super) fn attach(
     let Outcome::Bricks(added) = bricks::add(map, volume, places)? else {
         return Err("the bricks were not added".into());
     };
-    let shards = match redundancy {
-        Redundancy::Shards(shards) => Some(shards),
-        _ => None,
-    };
-    let (bricks, replica) = (added.iter().copied().collect(), redundancy.copies());
+    let (replica, shards) = (redundancy.copies(), redundancy.shards());
+    let bricks = added.iter().copied().collect();
     map.tiers.insert(volume, HotTier { bricks, replica, shards, detaching: false });
     Ok(Outcome::Bricks(added))
 }

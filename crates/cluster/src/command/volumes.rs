@@ -34,6 +34,14 @@ impl Redundancy<'_> {
         }
     }
 
+    /// The scheme, if blocks are stored as shards.
+    pub(super) fn shards(self) -> Option<Shards> {
+        match self {
+            Redundancy::Shards(shards) => Some(shards),
+            _ => None,
+        }
+    }
+
     /// Bricks of one block.
     pub(super) fn width(self) -> usize {
         match self {
@@ -111,9 +119,7 @@ pub(super) fn create(
             rebalance: 0,
         },
     );
-    if let Redundancy::Shards(shards) = redundancy {
-        map.schemes.insert(id, shards);
-    }
+    map.schemes.extend(redundancy.shards().map(|shards| (id, shards)));
     bricks::add(map, id, places)?;
     if let Redundancy::Arbitrated(arbiters) = redundancy {
         check_arbiters(map, &nodes, arbiters)?;
@@ -135,7 +141,7 @@ fn check_nodes(
     let (words, width) = (redundancy.words(), redundancy.width());
     let survives = Tolerance::of(map, id).unwrap_or_default();
     if nodes < width && !force {
-        let what = if matches!(redundancy, Redundancy::Shards(_)) { "shards" } else { "copies" };
+        let what = if redundancy.shards().is_some() { "shards" } else { "copies" };
         return Err(format!(
             "{words} needs bricks on {width} nodes, and these are on {nodes}: two {what} on one node die together \
              ({survives}); say `force` if that is what you want"
@@ -168,10 +174,7 @@ pub(super) fn convert(map: &mut ClusterMap, id: GroupId, redundancy: Redundancy<
         ));
     }
     let now = map.schemes.get(&id).copied();
-    let wanted = match redundancy {
-        Redundancy::Shards(shards) => Some(shards),
-        _ => None,
-    };
+    let wanted = redundancy.shards();
     if redundancy.copies() != copies {
         return Err(format!(
             "a block of volume {name} survives {0} losses, and would survive {1} with {words}: that number cannot be \

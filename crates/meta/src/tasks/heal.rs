@@ -74,10 +74,9 @@ struct Schedule {
     gives_up: bool,
     /// When the next survey starts.
     survey_at: Option<Instant>,
-    /// The placement of blocks has changed since the last survey began. Mounts that do not know that yet may
-    /// commit blocks behind the survey, so another one follows soon.
-    changed: bool,
-    follow_up: bool,
+    /// The placement of blocks has changed, and no second survey was scheduled since. Mounts that do not know
+    /// of the change yet may commit blocks behind the first one.
+    needs_follow_up: bool,
     /// When blocks with too few copies are tried next.
     copies_at: Option<Instant>,
     /// The last task left some blocks waiting for bricks.
@@ -122,7 +121,7 @@ impl Heal {
     pub(crate) fn survey(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        (state.survey_at, state.changed) = (Some(now), true);
+        (state.survey_at, state.needs_follow_up) = (Some(now), true);
         // A running rebalance may have skipped a brick that is back now.
         let under_way = (state.status.task == HealTask::Rebalance && !state.gives_up).then_some(now);
         state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
@@ -234,10 +233,7 @@ impl Heal {
                         None => self.wake.wait(&mut state),
                     }
                 }
-                HealTask::Survey => {
-                    (state.survey_at, state.copies_at) = (None, None);
-                    state.follow_up = std::mem::take(&mut state.changed);
-                }
+                HealTask::Survey => (state.survey_at, state.copies_at) = (None, None),
                 HealTask::Copies => state.copies_at = None,
                 HealTask::Rebalance => state.rebalance_at = None,
                 HealTask::Check => state.check = false,
@@ -284,7 +280,9 @@ impl Heal {
         state.status.task = HealTask::Idle;
         state.gives_up = false;
         state.waits = state.status.waiting_blocks > 0 || !complete;
-        let is_soon = state.waits || (task == HealTask::Survey && state.follow_up);
+        // A change during a survey starts the first survey after it at once.
+        let is_follow_up = task == HealTask::Survey && state.survey_at.is_none();
+        let is_soon = (is_follow_up && std::mem::take(&mut state.needs_follow_up)) || state.waits;
         let again = Instant::now() + if is_soon { HEAL_RETRY } else { HEAL_SURVEY_EVERY };
         match task {
             HealTask::Copies if !state.waits => {}

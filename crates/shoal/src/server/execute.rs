@@ -167,3 +167,17 @@ impl ServerContext {
         }
     }
 }
+
+/// Repeats a failing request for so long; the last failure counts.
+pub(super) fn retry<T>(
+    patience: Duration,
+    mut request: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
+    let due = Instant::now() + patience;
+    loop {
+        match request() {
+            Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The data directory of a server: the node's identity, its replicas, and its copy of the cluster map.
 //!
 //! ```text
-//! DATA/node.json          the identity: format version, cluster, node, addresses; replicas and bricks created here
+//! DATA/node.json          format version, identity and addresses of the node; replicas and bricks it created
 //! DATA/tls/               the node's credentials
 //! DATA/map                the last cluster map: addresses to contact after a restart
 //! DATA/cluster/N/         replica N of the group that holds the cluster map, if it is kept here

@@ -19,7 +19,7 @@ fn stored() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/acceptance/stored")
 }
 
-/// The same bytes everywhere, in every version of this test.
+/// Deterministic content. It is in the stored files, so this function must never change.
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(7) ^ (at >> 8) ^ seed) as u8).collect()
 }

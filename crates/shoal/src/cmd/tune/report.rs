@@ -87,18 +87,22 @@ pub struct PartReport {
     pub verdict: Verdict,
 }
 
+/// Everything together, round by round.
+fn ratios(now: &[Part], other: &[Part]) -> Ratios {
+    Ratios::of(&totals(now), &totals(other))
+}
+
 /// Compares what is now, measured twice, with each trial.
 pub fn layers(now: &[Part], control: &[Part], trials: &[(Trial, Times)]) -> Vec<LayerReport> {
-    let (all, noise) = (totals(now), Ratios::of(&totals(now), &totals(control)));
+    let noise = ratios(now, control);
     let compared = trials.iter().map(|(trial, times)| {
-        let other = totals(times);
-        let ratios = Ratios::of(&all, &other);
+        let ratios = ratios(now, times);
         LayerReport {
             layer: trial.name.clone(),
             now: trial.now.clone(),
             other: trial.other.clone(),
             options: trial.options.clone(),
-            seconds: median(&other).unwrap_or(0.0),
+            seconds: total(times),
             ratio: ratios.median(),
             range: ratios.range(),
             verdict: ratios.judge(&noise),
@@ -125,7 +129,7 @@ fn parts(now: &[Part], control: &[Part], other: &[Part]) -> Vec<PartReport> {
 
 /// Ratios within are noise: so far what is now differs from itself.
 pub fn noise(now: &[Part], control: &[Part]) -> (f64, f64) {
-    Ratios::of(&totals(now), &totals(control)).noise()
+    ratios(now, control).noise()
 }
 
 /// Median seconds of everything.

@@ -7,6 +7,7 @@ use crate::cmd::cluster_mount::ServeMount;
 use crate::cmd::local::{Local, the_answer};
 use crate::cmd::serve::Serve;
 use crate::cmd::umount::Umount;
+use crate::cmd::volume::volumes;
 use crate::options::Options;
 use crate::{background, data_dir, mounts};
 use anyhow::{Context, bail};
@@ -114,8 +115,7 @@ fn is_of_this_node(local: &Local, source: &ClusterSource) -> bool {
 
 /// The settings of a volume that differ from the default, as mount options.
 fn settings(local: &Local, name: &str) -> anyhow::Result<String> {
-    let request = AdminRequest::Volumes { name: Some(name.to_owned()) };
-    let volumes = the_answer!(local.ask(request)?, AdminAnswer::Volumes { volumes } => volumes);
+    let volumes = volumes(local, Some(name.to_owned()))?;
     let Some(volume) = volumes.into_iter().find(|volume| volume.name == name) else {
         bail!("there is no volume '{name}'; `shoal volume list` shows those that there are");
     };

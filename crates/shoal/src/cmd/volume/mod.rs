@@ -5,7 +5,7 @@ pub(super) mod gluster;
 mod grammar;
 mod run;
 
-pub(super) use run::{change_settings, create};
+pub(super) use run::{change_settings, create, volumes};
 
 use super::local::{Consent, Local, Output};
 use clap::{Args, Subcommand, ValueEnum};

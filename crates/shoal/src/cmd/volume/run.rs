@@ -114,7 +114,7 @@ pub(in crate::cmd) fn create(local: &Local, name: String, words: &[String]) -> O
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeReport>> {
+pub(in crate::cmd) fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeReport>> {
     Ok(the_answer!(local.ask(AdminRequest::Volumes { name })?, AdminAnswer::Volumes { volumes } => volumes))
 }
 

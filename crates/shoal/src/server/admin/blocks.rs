@@ -2,6 +2,7 @@
 
 use super::super::calls::{Answer, Ask, Heal};
 use super::super::context::ServerContext;
+use super::super::execute::retry;
 use super::names;
 use super::show::bricks;
 use crate::admin::*;
@@ -21,15 +22,9 @@ impl ServerContext {
         }
     }
 
-    /// The same, with retries while an election may be in progress.
+    /// [`ask_heal`](Self::ask_heal), repeated while no replica leads, as during an election.
     fn ask_heal_patiently(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
-        let due = Instant::now() + LEADER_PATIENCE;
-        loop {
-            match self.ask_heal(volume, full) {
-                Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
-                outcome => return outcome,
-            }
-        }
+        retry(LEADER_PATIENCE, || self.ask_heal(volume, full))
     }
 
     /// Blocks that lack copies, if that is known.

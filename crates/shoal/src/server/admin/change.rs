@@ -2,15 +2,15 @@
 
 use super::super::calls::{Answer, Ask};
 use super::super::context::ServerContext;
+use super::super::execute::retry;
 use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
-use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE};
+use crate::limits::ASK_PATIENCE;
 use shoal_cluster::{Command, Outcome, Shards, Tolerance};
 use shoal_net::{Authority, Role};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::path::PathBuf;
-use std::time::Instant;
 
 impl ServerContext {
     /// Carries out what is answered with nothing but success.
@@ -26,8 +26,8 @@ impl ServerContext {
                 let (arbiters, bricks) = (arbiters?, self.checked_places(&bricks, force, note)?);
                 let (id, time) = (GroupId(rand::random::<u128>().max(1)), Timestamp::now());
                 match shards {
-                    Some((data, parity)) => {
-                        let shards = Shards { data, parity };
+                    Some(shards) => {
+                        let shards = shards.into();
                         Command::CreateDispersed { name, id, shards, bricks, force, time }
                     }
                     None if arbiters.is_empty() => {
@@ -55,7 +55,7 @@ impl ServerContext {
                 self.attachment(&name, (replica, shards), (&bricks, force), note)?
             }
             R::Convert { name, replica, shards, force } => {
-                let shards = shards.map(|(data, parity)| Shards { data, parity });
+                let shards = shards.map(Shards::from);
                 self.check_no_other_scheme(&name, shards)?;
                 Command::Convert { volume: id(&name)?, replica, shards, force }
             }
@@ -96,13 +96,7 @@ impl ServerContext {
                 return Ok(self.answer(&ask));
             }
             // A node that has just joined may not have been there when it was last tried to reach it.
-            let due = Instant::now() + ASK_PATIENCE;
-            loop {
-                match self.view.ask(node, &ask, ASK_PATIENCE) {
-                    Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
-                    outcome => return outcome,
-                }
-            }
+            retry(ASK_PATIENCE, || self.view.ask(node, &ask, ASK_PATIENCE))
         };
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asked: Vec<_> =

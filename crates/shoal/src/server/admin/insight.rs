@@ -2,6 +2,7 @@
 
 use super::super::calls::{Answer, Ask, Disk, Session};
 use super::super::context::ServerContext;
+use super::super::execute::retry;
 use super::names;
 use super::show::{bricks, chosen, seconds, state};
 use crate::admin::{
@@ -9,25 +10,18 @@ use crate::admin::{
     RemovalState, ScrubStep, ScrubbingReport, SessionReport, SessionsReport, TaskKind, TaskReport, TaskState,
     TasksReport, VolumeDetail,
 };
-use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE};
+use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, LEADER_PATIENCE};
 use shoal_cluster::options::{SCRUB_PAUSED, SCRUB_STATE};
 use shoal_cluster::{BrickState, Command, Outcome, Volume};
 use shoal_meta::ClearLocks;
 use shoal_types::{BrickId, GroupId, NodeId};
 use shoal_wire::{LockKind, LockRange, LockSpace};
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 impl ServerContext {
     /// Asks the leader of a volume, while one is being elected, too.
     pub(super) fn ask_leader_patiently(&self, volume: GroupId, ask: &Ask) -> Result<Answer, String> {
-        let due = Instant::now() + LEADER_PATIENCE;
-        loop {
-            match self.ask_leader(volume, ask, ASK_PATIENCE) {
-                Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
-                outcome => return outcome.map(|(_, answer)| answer),
-            }
-        }
+        retry(LEADER_PATIENCE, || self.ask_leader(volume, ask, ASK_PATIENCE)).map(|(_, answer)| answer)
     }
 
     pub(super) fn session_reports(&self, name: Option<&str>) -> Result<Vec<SessionsReport>, String> {

@@ -23,7 +23,7 @@ impl ServerContext {
         let map = self.view.map();
         let (volume, _) = names::volume(&map, name)?;
         let bricks = self.checked_places(bricks, force, note)?;
-        let shards = shards.map(|(data, parity)| Shards { data, parity });
+        let shards = shards.map(Shards::from);
         Ok(Command::AttachTier { volume, replica, shards, bricks, force })
     }
 
