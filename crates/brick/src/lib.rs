@@ -42,6 +42,7 @@ mod puts;
 mod reads;
 mod retire;
 mod scrub;
+mod share;
 
 pub use brick::Brick;
 pub use error::BrickError;
@@ -49,3 +50,4 @@ pub use get::BlockReader;
 pub use reads::ReadCounts;
 pub use retire::{Retirement, contents, retire};
 pub use scrub::{ScrubOptions, ScrubSummary};
+pub use share::{Sharing, share};

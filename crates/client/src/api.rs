@@ -8,7 +8,7 @@ pub use mapping_locks::Creation;
 use crate::acl;
 use crate::client::Client;
 use crate::core::{self, Core, Outcome, Piece, Referred, UNKNOWN_THREAD};
-use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
+use crate::limits::{EXTENTS_PAGE, LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
 use crate::reader::split;
 use crate::session::Session;
 use crate::values::{
@@ -19,7 +19,7 @@ use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::{
     BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, XattrName, limits,
 };
-use shoal_wire::{BlockError, Found, Prefetch, Question};
+use shoal_wire::{BlockError, ExtentsReply, Found, Prefetch, Question};
 use std::cell::Cell;
 
 /// The content of holes.
@@ -461,6 +461,17 @@ impl Client {
             .transport
             .meta
             .statfs(session.context.id)
+            .map_err(|error| session.context.refused(error))?)
+    }
+
+    /// Where the committed content of a file is: extents from an offset on, and the bricks of the blocks that
+    /// they name. The servers are asked, and nothing is cached. It waits. `ENOENT` if there is no such file.
+    pub fn extents(&self, ino: InodeId, start: u64) -> Reply<ExtentsReply> {
+        let session = self.current();
+        session.context.state.lock().core.alive()?;
+        let meta = &session.context.transport.meta;
+        Ok(meta
+            .extents(session.context.id, ino, start, u64::MAX, EXTENTS_PAGE)
             .map_err(|error| session.context.refused(error))?)
     }
 }

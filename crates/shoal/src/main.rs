@@ -42,6 +42,7 @@ mod node;
 mod notify;
 mod options;
 mod origin;
+mod pieces;
 mod profile;
 mod rates;
 mod server;

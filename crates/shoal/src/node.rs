@@ -9,6 +9,7 @@ use crate::data_dir::{DataDir, Manifest};
 use crate::measure::{MeasuredBlocks, MeasuredMeta, MetaWatches};
 use crate::mount_report::{MountReport, Volume, number, reports};
 use crate::options::Options;
+use crate::pieces::tell_content;
 use crate::subdirectory;
 use anyhow::Context;
 use shoal_brick::{Brick, ScrubOptions};
@@ -149,6 +150,12 @@ impl Handler for Node {
             Request::Sync => {
                 self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
                 say(&Synced::default()).map_err(gone)
+            }
+            Request::Content { inode } => {
+                // A group without a cluster names no brick: there is one.
+                tell_content(&self.client, InodeId(inode), &|brick| brick.to_string(), &mut |pieces| {
+                    say(&pieces).map_err(gone)
+                })
             }
             Request::Abandon => {
                 self.client.abandon();

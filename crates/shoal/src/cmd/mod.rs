@@ -9,6 +9,7 @@ mod csi;
 mod dump;
 mod events;
 mod export;
+mod fileinfo;
 mod fsck;
 pub mod helper;
 mod import;
@@ -87,6 +88,7 @@ enum Command {
     Stats(stats::Stats),
     Top(top::Top),
     Dump(dump::Dump),
+    Fileinfo(fileinfo::Fileinfo),
     Events(events::Events),
     Metrics(metrics::Metrics),
     Bench(bench::Bench),
@@ -133,6 +135,7 @@ impl Cli {
                     Command::Stats(stats) => stats.run(),
                     Command::Top(top) => top.run(),
                     Command::Dump(dump) => dump.run(),
+                    Command::Fileinfo(fileinfo) => fileinfo.run(),
                     Command::Events(events) => events.run(),
                     Command::Metrics(metrics) => metrics.run(),
                     Command::Bench(bench) => bench.run(),

@@ -46,6 +46,7 @@ fn patience_with(request: &Request) -> Option<Duration> {
     match request {
         // A slow scrub reports rarely, a digest reads all metadata, and disks may be slow.
         Request::Sync
+        | Request::Content { .. }
         | Request::Scrub { .. }
         | Request::Admin {
             request: AdminRequest::Digest { .. } | AdminRequest::VolumeStatus { digest: true, .. },

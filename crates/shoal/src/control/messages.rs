@@ -17,6 +17,12 @@ pub enum Request {
     Dump,
     /// Make everything done on its mount so far durable: one [`Synced`] when it is.
     Sync,
+    /// Where the content of a file of the mount is, as far as it is committed: [`Pieces`] until all of them
+    /// are told.
+    Content {
+        /// The file's number.
+        inode: u64,
+    },
     /// The mount is about to be taken away by force: end every wait, and try only for a moment to save what
     /// was not written back. One [`Synced`].
     Abandon,
@@ -46,6 +52,48 @@ pub struct Synced {
     /// was lost by it.
     #[serde(default)]
     pub refused: Option<String>,
+}
+
+/// Where consecutive parts of a file's content are. What none covers is a hole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pieces {
+    /// In the order of their offsets.
+    pub pieces: Vec<Piece>,
+}
+
+/// A part of a file's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Where it is.
+    #[serde(flatten)]
+    pub place: Place,
+}
+
+/// Where a part of a file's content is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "place", rename_all = "lowercase")]
+pub enum Place {
+    /// In the metadata, with every replica of them.
+    Metadata,
+    /// Nowhere: it was reserved by fallocate(2), and reads as zeros.
+    Reserved,
+    /// In a block.
+    Block {
+        /// The session that wrote the block.
+        session: u64,
+        /// The block's number in that session.
+        sequence: u64,
+        /// Offset in the block, in bytes.
+        within: u32,
+        /// Shards that give the block back; 0 if each brick has a whole copy.
+        data_shards: usize,
+        /// The bricks that have it, `HOST:/PATH`.
+        bricks: Vec<String>,
+    },
 }
 
 /// A running node, in a few words.

@@ -10,8 +10,8 @@ mod server;
 
 pub use client::{ControlError, Conversation, ask};
 pub use messages::{
-    BrickStatistics, Dumped, HealStatistics, NodeStatistics, Number, ReplicaStatistics, Request, ScrubReport,
-    Statistics, Status, Synced,
+    BrickStatistics, Dumped, HealStatistics, NodeStatistics, Number, Piece, Pieces, Place, ReplicaStatistics,
+    Request, ScrubReport, Statistics, Status, Synced,
 };
 pub use server::{Answer, Control, Handler};
 

@@ -164,9 +164,12 @@ mod tests {
                     Ok(())
                 }
                 Request::Status => say(&"hello").map_err(|error| error.to_string()),
-                Request::Stats | Request::Dump | Request::Sync | Request::Abandon | Request::Admin { .. } => {
-                    Err("no numbers today".into())
-                }
+                Request::Stats
+                | Request::Dump
+                | Request::Sync
+                | Request::Content { .. }
+                | Request::Abandon
+                | Request::Admin { .. } => Err("no numbers today".into()),
             }
         }
     }

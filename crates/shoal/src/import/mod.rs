@@ -19,12 +19,14 @@ mod bricks;
 mod candidates;
 mod changelog;
 mod content;
+mod reflink;
 mod run;
 #[cfg(test)]
 mod tests;
 mod xattr;
 
 pub use bricks::Bricks;
+pub use reflink::{Reflinks, Target, reflink};
 pub use run::{Mode, import};
 
 use std::io;

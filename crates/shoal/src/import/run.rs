@@ -13,10 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// What GlusterFS keeps for itself in the root directory of a brick.
-const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
+pub(super) const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
 const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
 /// Where files are filled before they get their names, in the root directory of the target.
-const WORK: &str = ".shoal-import";
+pub(super) const WORK: &str = ".shoal-import";
 
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

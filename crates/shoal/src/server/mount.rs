@@ -13,6 +13,7 @@ use crate::measure::MetaWatches;
 use crate::mount_report::{MountReport, Volume, number, reports, traffic_figures};
 use crate::mounts;
 use crate::node::client_options;
+use crate::pieces::tell_content;
 use crate::profile::{Marker, Profile, Round, Told, Top, TopInode, Wanted};
 use crate::subdirectory;
 use anyhow::{Context, bail};
@@ -278,6 +279,12 @@ impl Handler for Shared {
                     (Err(errno), None) => return Err(errno.to_string()),
                 };
                 say(&Synced { refused }).map_err(gone)
+            }
+            Request::Content { inode } => {
+                let map = self.view.map();
+                tell_content(&self.client, InodeId(inode), &|brick| map.brick_name(brick), &mut |pieces| {
+                    say(&pieces).map_err(gone)
+                })
             }
             Request::Abandon => {
                 self.client.abandon();

@@ -23,6 +23,7 @@ mod links;
 mod mmap;
 mod pjdfstest;
 mod programs;
+mod reflink;
 mod several;
 mod sparse;
 mod sqlite;

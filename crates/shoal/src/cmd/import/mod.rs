@@ -3,6 +3,7 @@
 mod brick;
 mod info;
 mod plan;
+mod reflink;
 mod volfile;
 
 pub use brick::Shown;
@@ -31,6 +32,7 @@ pub struct Import {
 enum Command {
     Volfile(Volfile),
     Brick(brick::Brick),
+    Reflink(reflink::Reflink),
 }
 
 /// Reads how a volume was configured, and prints what becomes of each part and the commands that create it.
@@ -68,6 +70,7 @@ impl Import {
         match self.command {
             Command::Volfile(volfile) => volfile.run(&self.local),
             Command::Brick(brick) => brick.run(),
+            Command::Reflink(reflink) => reflink.run(),
         }
     }
 }

@@ -45,7 +45,7 @@ impl Handler for Controlled {
             Request::Admin { request } => self.0.execute(request, &mut |answer| say(&answer)),
             Request::Stats => say(&self.0.statistics()).map_err(|error| error.to_string()),
             Request::Dump => say(&Dumped { text: self.0.dump() }).map_err(|error| error.to_string()),
-            Request::Status | Request::Sync | Request::Abandon => {
+            Request::Status | Request::Sync | Request::Content { .. } | Request::Abandon => {
                 Err("this is a server without a mount of its own; `shoal cluster status` shows how it does"
                     .into())
             }
