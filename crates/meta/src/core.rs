@@ -208,6 +208,10 @@ impl<M: Machine> Core<M> {
 
     /// Proposes a command; the waiter is called with its outcome on another thread.
     pub(crate) fn propose_then(&self, data: Vec<u8>, waiter: Waiter<M::Outcome>) {
+        self.submit(None, data, waiter);
+    }
+
+    fn submit(&self, term: Option<u64>, data: Vec<u8>, waiter: Waiter<M::Outcome>) {
         if let Err(error) = self.running() {
             return waiter(Err(error));
         }
@@ -216,7 +220,7 @@ impl<M: Machine> Core<M> {
             return waiter(Err(MetaError::Malformed(why)));
         }
         let (id, context) = self.proposals.begin(data.len(), waiter);
-        let sent = self.inputs.send(Input::Propose { id, context, data, since: Instant::now() });
+        let sent = self.inputs.send(Input::Propose { id, context, data, term, since: Instant::now() });
         if sent.is_err() || self.running().is_err() {
             // All waiters may have been failed before this one was registered.
             let error = self.running().err().unwrap_or_else(stopping);
@@ -226,10 +230,11 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Proposes a command and waits for its outcome.
-    pub(crate) fn propose(&self, data: Vec<u8>) -> Result<M::Outcome, MetaError> {
+    /// Proposes a command and waits for its outcome. With a term: only as the leader of that term.
+    pub(crate) fn propose(&self, term: Option<u64>, data: Vec<u8>) -> Result<M::Outcome, MetaError> {
         let (done, outcome) = shoal_runtime::channel::bounded(1);
-        self.propose_then(
+        self.submit(
+            term,
             data,
             Box::new(move |result| {
                 // The caller is still waiting below.

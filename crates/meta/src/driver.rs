@@ -158,11 +158,14 @@ impl<M: Machine> Driver<M> {
 
     fn take(&mut self, input: Input) -> Result<(), String> {
         match input {
-            Input::Propose { id, context, data, since } => {
+            Input::Propose { id, context, data, term, since } => {
                 self.core.driver.queue.record(since.elapsed());
                 self.core.driver.proposals.fetch_add(1, Ordering::Relaxed);
                 self.core.driver.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-                if self.node.raft.state != StateRole::Leader {
+                let raft = &self.node.raft;
+                // The only replica of a group leads all the time, see `Lead::alone`.
+                let is_late = !self.alone && term.is_some_and(|term| term != raft.term);
+                if raft.state != StateRole::Leader || is_late {
                     self.core.drop_proposal(id);
                     return Ok(());
                 }

@@ -76,7 +76,7 @@ impl<M: Machine> Replica<M> {
     /// Proposes a command and waits for its outcome. After an error of kind `NotLeader` or `Unavailable` the
     /// command may still be applied.
     pub fn propose(&self, command: Vec<u8>) -> Result<M::Outcome, MetaError> {
-        self.core.propose(command)
+        self.core.propose(None, command)
     }
 
     /// Takes a message that another replica has [sent](Peers::send).

@@ -142,7 +142,13 @@ impl Shared {
 
     /// Proposes a command and waits for its outcome.
     pub(crate) fn propose(&self, command: &Command) -> Result<Outcome, MetaError> {
-        self.replica.core.propose(command.encode())
+        self.replica.core.propose(None, command.encode())
+    }
+
+    /// Proposes a command as the leader of this term and waits for its outcome. Whatever another leader does
+    /// comes before the term or after the command.
+    pub(crate) fn propose_in(&self, term: u64, command: &Command) -> Result<Outcome, MetaError> {
+        self.replica.core.propose(Some(term), command.encode())
     }
 
     /// Waits until the store has applied all that was committed before this call, and confirms that no other

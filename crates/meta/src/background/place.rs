@@ -54,8 +54,7 @@ pub(super) fn commit(
     // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
     // succeeds, such a copy is made after this moment.
     let than = shared.bricks.moments();
-    shared.still_leads(term)?;
-    shared.propose(&command(blocks.clone()))?;
+    shared.propose_in(term, &command(blocks.clone()))?;
     let mut excess = Vec::new();
     for block in blocks {
         let Placed { id, from, to } = block;

@@ -14,6 +14,8 @@ pub(crate) enum Input {
         context: [u8; 16],
         /// An encoded command.
         data: Vec<u8>,
+        /// The term in which it may be proposed; `None` for any.
+        term: Option<u64>,
         /// When it was proposed.
         since: Instant,
     },
