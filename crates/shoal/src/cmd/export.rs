@@ -3,7 +3,7 @@
 use super::import::Shown;
 use crate::data_dir::DataDir;
 use crate::export::{self, Listener, Summary};
-use crate::import::{self, Bricks, Mode};
+use crate::import::{self, Bricks, Destination, Mode};
 use crate::limits::FINDINGS_SHOWN_MAX;
 use crate::{find, show, volume};
 use anyhow::{Context, bail};
@@ -95,7 +95,9 @@ fn from_mount(mount: &Path, dest: &Path, verify: bool) -> anyhow::Result<ExitCod
     check(&dest)?;
     let mode = if verify { Mode::CopyAndVerify } else { Mode::Copy };
     let mut shown = Shown::new("not exported");
-    let copied = import::import(&Bricks::plain(source), &dest, mode, &mut shown);
+    // All is made durable at the end, below.
+    let target = Destination { path: &dest, flush: &|| Ok(()) };
+    let copied = import::import(&Bricks::plain(source), &target, mode, &mut shown);
     shown.end();
     let summary = copied.context("the export ended early; start it again, and it goes on")?;
     export::sync_all_of(&dest).with_context(|| format!("{}: not everything is on disk", dest.display()))?;

@@ -143,7 +143,7 @@ impl Cli {
                     Command::Fsck(fsck) => fsck.run(),
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),
-                    Command::Import(import) => import.run(),
+                    Command::Import(import) => import.run(mode),
                     Command::Cluster(cluster) => cluster.run(),
                     Command::Peer(peer) => peer.run(mode),
                     Command::Pool(pool) => pool.run(),

@@ -2,8 +2,10 @@
 
 use super::{at, xattr};
 use anyhow::{Context, bail};
+use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -69,9 +71,19 @@ impl Bricks {
         Ok(Bricks { bricks, is_part, is_plain: false })
     }
 
-    /// The names of a file in the tree that tell nothing: GlusterFS adds one in `.glusterfs`, by the gfid.
-    pub fn links_of_one_name(&self) -> u64 {
-        if self.is_plain { 1 } else { 2 }
+    /// Fails if a process serves one of the bricks.
+    pub fn check_unused(&self) -> Result<(), String> {
+        self.bricks.iter().try_for_each(|brick| check_unused(&brick.path))
+    }
+
+    /// Keeps other imports from changing these bricks.
+    pub fn lock(&self) -> anyhow::Result<Vec<Flock<File>>> {
+        let lock = |brick: &Brick| {
+            let directory = File::open(&brick.path).with_context(|| brick.path.display().to_string())?;
+            Flock::lock(directory, FlockArg::LockExclusiveNonblock)
+                .map_err(|_| anyhow::anyhow!("another import moves {}", brick.path.display()))
+        };
+        self.bricks.iter().map(lock).collect()
     }
 
     /// How many replica sets there are: a file is in one of them.
@@ -103,21 +115,36 @@ fn check_is_brick(path: &Path) -> anyhow::Result<()> {
              (only root can read it)"
         );
     }
-    if let Some(process) = server_of(path) {
-        bail!("process {process} serves {shown}: stop the volume first (gluster volume stop NAME)");
-    }
-    Ok(())
+    check_unused(path).map_err(anyhow::Error::msg)
 }
 
-/// The process that serves a brick on this machine.
+fn check_unused(path: &Path) -> Result<(), String> {
+    match server_of(path) {
+        None => Ok(()),
+        Some(process) => Err(format!(
+            "process {process} serves {}: stop the volume first (gluster volume stop NAME)",
+            path.display()
+        )),
+    }
+}
+
+/// The process that serves a brick on this machine: it was started for it, or has files of it open, as one
+/// that serves several bricks.
 fn server_of(path: &Path) -> Option<String> {
+    let is_brick = |name: &[u8]| {
+        let name = Path::new(OsStr::from_bytes(name));
+        name == path || fs::canonicalize(name).is_ok_and(|name| name == path)
+    };
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        let is_server = words.first().is_some_and(|word| word.ends_with(b"glusterfsd"));
-        let named =
-            words.windows(2).any(|two| two[0] == b"--brick-name" && two[1] == path.as_os_str().as_bytes());
-        if is_server && named {
+        if !words.first().is_some_and(|word| word.ends_with(b"glusterfsd")) {
+            continue;
+        }
+        let is_named = words.windows(2).any(|two| two[0] == b"--brick-name" && is_brick(two[1]));
+        let open = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        let mut targets = open.filter_map(|open| fs::read_link(open.path()).ok());
+        if is_named || targets.any(|target| target.starts_with(path)) {
             return Some(entry.file_name().to_string_lossy().into_owned());
         }
     }

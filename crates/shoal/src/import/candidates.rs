@@ -13,6 +13,25 @@ pub type Gfid = [u8; 16];
 /// Seconds and nanoseconds.
 pub type Time = (i64, i64);
 
+/// GlusterFS keeps attributes with these beginnings for itself; one is XFS's, one is of an import that frees
+/// bricks.
+const INTERNAL: [&str; 13] = [
+    "trusted.SGI_ACL",
+    "trusted.afr.",
+    "trusted.bit-rot.",
+    "trusted.dht.",
+    "trusted.gfid",
+    "trusted.glusterfs.",
+    "trusted.pgfid.",
+    "trusted.quota.",
+    "trusted.shoal.",
+    "trusted.syncop.",
+    "trusted.tier.",
+    "trusted.tier-gfid.",
+    "trusted.trash.",
+];
+/// Where GlusterFS keeps times since version 6.
+pub const TIMES: &CStr = c"trusted.glusterfs.mdata";
 const STICKY: u32 = 0o1000;
 const SETGID: u32 = 0o2000;
 
@@ -36,7 +55,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    fn read(set: usize, path: PathBuf, is_plain: bool) -> io::Result<Option<Candidate>> {
+    /// What is there, if anything is.
+    pub fn read(set: usize, path: PathBuf, is_plain: bool) -> io::Result<Option<Candidate>> {
         let stat = match fs::symlink_metadata(&path) {
             Ok(stat) => stat,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -53,7 +73,7 @@ impl Candidate {
             }
             let value = |name: &str, c_name| if has(name) { xattr::get(&path, c_name) } else { Ok(None) };
             let gfid = value("trusted.gfid", c"trusted.gfid")?.and_then(|gfid| gfid.try_into().ok());
-            let times = value("trusted.glusterfs.mdata", c"trusted.glusterfs.mdata")?.and_then(|v| times(&v));
+            let times = value("trusted.glusterfs.mdata", TIMES)?.and_then(|v| times(&v));
             let own = ((stat.atime(), stat.atime_nsec()), (stat.mtime(), stat.mtime_nsec()));
             let (atime, mtime) = times.unwrap_or(own);
             Ok(Candidate {
@@ -101,8 +121,15 @@ impl Candidate {
         !self.is_plain && self.xattrs.iter().any(|found| found.as_c_str() == name)
     }
 
+    /// The attribute of a program that is not copied, because it has a name like GlusterFS's own.
+    pub fn left_out(&self) -> Option<&CString> {
+        let is_known =
+            |name: &CString| INTERNAL.iter().any(|known| name.as_bytes().starts_with(known.as_bytes()));
+        self.xattrs.iter().find(|name| name.as_bytes().starts_with(b"trusted.") && !is_known(name))
+    }
+
     /// Whether it only says that the file is on another replica set.
-    fn is_link_to(&self) -> bool {
+    pub fn is_link_to(&self) -> bool {
         self.stat.is_file() && self.has_linkto && self.stat.mode() & 0o7777 == STICKY
     }
 
@@ -136,6 +163,17 @@ fn times(mdata: &[u8]) -> Option<(Time, Time)> {
         return None;
     }
     Some(((number(41)?, number(49)?), (number(25)?, number(33)?)))
+}
+
+/// A file's times as GlusterFS keeps them in that attribute.
+pub fn written_times(stat: &Metadata) -> Vec<u8> {
+    let mut value = vec![1];
+    let times =
+        [stat.ctime(), stat.ctime_nsec(), stat.mtime(), stat.mtime_nsec(), stat.atime(), stat.atime_nsec()];
+    for number in [0].into_iter().chain(times) {
+        value.extend(number.to_be_bytes());
+    }
+    value
 }
 
 /// What is done about a name.

@@ -1,19 +1,26 @@
 //! The content of a file on a brick, also of one that GlusterFS has cut into shards.
 
 use super::bricks::Bricks;
-use super::candidates::{Candidate, Found, look_up};
+use super::candidates::{Candidate, Found, Gfid, look_up};
 use super::{at, xattr};
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Bytes read and written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// On a file in shards whose shards are being freed, because the target has it: one that is missing is no
+/// hole.
+pub const FREED: &CStr = c"trusted.shoal.freed";
+
 /// How a file is cut into shards.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sharded {
     /// Bytes of each shard but the last.
     pub shard_bytes: u64,
@@ -60,6 +67,11 @@ impl Content {
             let piece = Piece { start: 0, len: size, path: file.path.clone() };
             return Ok(Content { size, pieces: vec![piece] });
         };
+        if file.has_internal(FREED) {
+            return Err(io::Error::other(
+                "some of its shards were freed, because the target had it: it is not whole",
+            ));
+        }
         // A shard that is missing here would be taken for a hole.
         if bricks.is_part && size > shard_bytes {
             return Err(io::Error::other(
@@ -71,7 +83,7 @@ impl Content {
         let gfid = file.gfid.ok_or_else(|| io::Error::other("it is in shards, and has no trusted.gfid"))?;
         let listed: Vec<usize> = (0..bricks.bricks.len()).collect();
         for number in 1..size.div_ceil(shard_bytes) {
-            let relative = PathBuf::from(format!(".shard/{}.{number}", uuid(gfid)));
+            let relative = shard_name(gfid, number);
             match look_up(bricks, &relative, &listed)? {
                 Found::Absent => {}
                 Found::One(shard, _) => {
@@ -148,13 +160,15 @@ impl Content {
 
     /// Whether another content has the same bytes.
     fn is_equal(&self, other: &Content) -> io::Result<bool> {
-        if self.size != other.size {
-            return Ok(false);
-        }
+        Ok(self.size == other.size && self.is_equal_in(other, 0..self.size)?)
+    }
+
+    /// Whether another content has the same bytes in a range.
+    fn is_equal_in(&self, other: &Content, range: Range<u64>) -> io::Result<bool> {
         let (mut mine, mut theirs) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
-        let mut offset = 0;
-        while offset < self.size {
-            let wanted = (CHUNK_BYTES as u64).min(self.size - offset) as usize;
+        let mut offset = range.start;
+        while offset < range.end {
+            let wanted = (CHUNK_BYTES as u64).min(range.end - offset) as usize;
             self.read_at(&mut mine[..wanted], offset)?;
             other.read_at(&mut theirs[..wanted], offset)?;
             if mine[..wanted] != theirs[..wanted] {
@@ -165,10 +179,15 @@ impl Content {
         Ok(true)
     }
 
+    /// A plain file.
+    fn plain(path: PathBuf) -> io::Result<Content> {
+        let len = path.metadata().map_err(|error| at(&path, error))?.len();
+        Ok(Content { size: len, pieces: vec![Piece { start: 0, len, path }] })
+    }
+
     /// Whether a plain file has these bytes.
     pub fn is_in(&self, path: PathBuf) -> io::Result<bool> {
-        let len = path.metadata().map_err(|error| at(&path, error))?.len();
-        self.is_equal(&Content { size: len, pieces: vec![Piece { start: 0, len, path }] })
+        self.is_equal(&Content::plain(path)?)
     }
 }
 
@@ -177,7 +196,25 @@ pub fn equal(bricks: &Bricks, one: &Candidate, other: &Candidate) -> io::Result<
     Content::of(bricks, one)?.is_equal(&Content::of(bricks, other)?)
 }
 
-fn uuid(gfid: [u8; 16]) -> String {
+/// Whether one shard has what a plain file has in a range. A shard may end early, with a hole.
+pub fn shard_is_in(shard: &Path, range: Range<u64>, path: PathBuf) -> io::Result<bool> {
+    let piece = Piece { start: range.start, len: range.end - range.start, path: shard.to_owned() };
+    let whole = Content { size: range.end, pieces: vec![piece] };
+    whole.is_equal_in(&Content::plain(path)?, range)
+}
+
+/// The name of a shard, of those after the first, which is the file itself.
+pub fn shard_name(gfid: Gfid, number: u64) -> PathBuf {
+    PathBuf::from(format!(".shard/{}.{number}", uuid(gfid)))
+}
+
+/// The name that GlusterFS gives each file beside its own.
+pub fn handle_name(gfid: Gfid) -> PathBuf {
+    let uuid = uuid(gfid);
+    PathBuf::from(format!(".glusterfs/{}/{}/{uuid}", &uuid[..2], &uuid[2..4]))
+}
+
+fn uuid(gfid: Gfid) -> String {
     let mut text = String::new();
     for (at, byte) in gfid.iter().enumerate() {
         if [4, 6, 8, 10].contains(&at) {

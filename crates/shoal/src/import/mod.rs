@@ -7,8 +7,9 @@
 //! are known without the volume's configuration. Each name is looked up on all bricks, and one copy is taken.
 //!
 //! **Promises.** Kept are content with its holes, owners, modes, nanosecond times, extended attributes and
-//! ACLs, hard and symbolic links, devices, pipes and sockets. Bricks are only read. A copy that another one's
-//! changelog accuses is never taken, and where replicas contradict each other nothing is: they are reported.
+//! ACLs, hard and symbolic links, devices, pipes and sockets. Bricks are only read, unless files are moved,
+//! see [`free`]. A copy that another one's changelog accuses is never taken, and where replicas contradict
+//! each other nothing is: they are reported.
 //! A file appears under its name complete, by a rename, so an import that was killed is started again and
 //! skips what is there. What exists and differs is reported and left alone.
 //!
@@ -19,6 +20,7 @@ mod bricks;
 mod candidates;
 mod changelog;
 mod content;
+mod free;
 mod reflink;
 mod run;
 #[cfg(test)]
@@ -46,6 +48,27 @@ pub struct Counts {
     pub bytes: u64,
 }
 
+/// What a move has done to the bricks; of a dry run, the bytes that it would free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Freed {
+    /// Copies of files that were removed, shards included.
+    pub files: u64,
+    /// What they occupied.
+    pub bytes: u64,
+    /// Copies that differ from what the target has.
+    pub kept: u64,
+    /// Names of files that are on the bricks afterwards, and what those occupy.
+    pub left_files: u64,
+    pub left_bytes: u64,
+}
+
+/// Where the files go.
+pub struct Destination<'a> {
+    pub path: &'a Path,
+    /// Returns when all that was done is durable.
+    pub flush: &'a dyn Fn() -> io::Result<()>,
+}
+
 /// The result of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
@@ -59,6 +82,7 @@ pub struct Summary {
     pub verified: u64,
     /// Files of any kind that were not imported, or not whole.
     pub problems: u64,
+    pub freed: Freed,
 }
 
 /// Receives the progress of an import.
@@ -67,6 +91,8 @@ pub trait Listener {
     fn progress(&mut self, summary: &Summary);
     /// A file was not imported, or not whole.
     fn problem(&mut self, what: &str);
+    /// A brick's copy of a file was not removed.
+    fn kept(&mut self, what: &str);
     /// Something that an administrator may want to know, without harm to a file.
     fn note(&mut self, what: &str);
 }

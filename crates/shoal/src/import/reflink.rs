@@ -12,7 +12,7 @@
 //! and what is in shards, of GlusterFS or of Shoal.
 
 use super::at;
-use super::run::{INTERNAL, WORK};
+use super::run::{INTERNAL, is_in_progress};
 use crate::control::{Piece, Place};
 use crate::limits::SHARED_BYTES_MIN;
 use nix::errno::Errno;
@@ -55,7 +55,7 @@ pub fn reflink(old: &Path, new: &Path, follow: bool, target: &mut dyn Target) ->
     let mut done = Reflinks::default();
     loop {
         // Looked at first: what is still absent when it has ended stays absent.
-        let runs = follow && target.directory().join(WORK).exists();
+        let runs = follow && is_in_progress(target.directory());
         target.pass(&done)?;
         let mut absent = Vec::new();
         for relative in left {

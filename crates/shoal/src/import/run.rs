@@ -3,11 +3,15 @@
 use super::bricks::Bricks;
 use super::candidates::{Candidate, Found, look_up, up_to_date};
 use super::content::Content;
-use super::{Listener, Summary, at, attributes};
+use super::free::{Freeing, Imported, names_of, occupied};
+use super::{Destination, Listener, Summary, at, attributes};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode as Permissions, SFlag, mknod};
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -15,8 +19,12 @@ use std::path::{Path, PathBuf};
 /// What GlusterFS keeps for itself in the root directory of a brick.
 pub(super) const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
 const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
-/// Where files are filled before they get their names, in the root directory of the target.
-pub(super) const WORK: &str = ".shoal-import";
+/// Where files are filled before they get their names, in the root directory of the target: this, and a
+/// number of the machine and its bricks, since several machines may import at once.
+const WORK: &str = ".shoal-import";
+
+const TAKEN: &str = "the target has another file of this name; it was left as it is";
+const ABSENT: &str = "the target has no such file";
 
 /// How much is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,20 +34,35 @@ pub enum Mode {
     Copy,
     /// Every file is read back and compared with the brick, also those of an earlier run.
     CopyAndVerify,
+    /// What was copied, or was there already and is equal, is removed from the bricks.
+    Move,
+    /// Nothing is copied: what is there already and is equal is removed from the bricks.
+    Free,
+}
+
+impl Mode {
+    fn copies(self) -> bool {
+        matches!(self, Mode::Copy | Mode::CopyAndVerify | Mode::Move)
+    }
+
+    /// Whether the bricks are changed.
+    pub fn frees(self) -> bool {
+        matches!(self, Mode::Move | Mode::Free)
+    }
 }
 
 /// Copies all files of the bricks into a directory. An error ends the import; it can be started again.
 pub fn import(
     bricks: &Bricks,
-    target: &Path,
+    target: &Destination,
     mode: Mode,
     listener: &mut dyn Listener,
 ) -> io::Result<Summary> {
-    let work = target.join(WORK);
-    let mut import =
-        Import { bricks, target, mode, work, links: HashMap::new(), summary: Summary::default(), listener };
+    let (links, imported, summary) = (HashMap::new(), Imported::default(), Summary::default());
+    let work = target.path.join(work_name(bricks));
+    let mut import = Import { bricks, target, mode, work, links, imported, summary, listener };
     import.clear()?;
-    if mode != Mode::DryRun {
+    if mode.copies() {
         fs::DirBuilder::new().mode(0o700).create(&import.work).map_err(|error| at(&import.work, error))?;
     }
     let root = Path::new("");
@@ -48,16 +71,42 @@ pub fn import(
         Found::Directory(copies) => import.directory(root, &copies)?,
         _ => return Err(io::Error::other("the bricks' root directories contradict each other")),
     }
+    if mode.frees() {
+        let imported = std::mem::take(&mut import.imported);
+        import.freeing().finish(imported)?;
+    }
     Ok(import.summary)
+}
+
+/// Whether an import into a directory is in progress, or was killed.
+pub(super) fn is_in_progress(target: &Path) -> bool {
+    let entries = fs::read_dir(target).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| name.as_encoded_bytes().starts_with(WORK.as_bytes()))
+}
+
+fn work_name(bricks: &Bricks) -> String {
+    let mut hasher = DefaultHasher::new();
+    nix::unistd::gethostname().ok().hash(&mut hasher);
+    bricks.bricks.iter().for_each(|brick| brick.path.hash(&mut hasher));
+    format!("{WORK}-{:016x}", hasher.finish())
+}
+
+/// Whether GlusterFS keeps this in the root directory of a brick for itself.
+pub fn is_internal(name: &OsStr) -> bool {
+    INTERNAL.iter().any(|internal| name == *internal)
+        || name.as_encoded_bytes().starts_with(INTERNAL_PREFIX)
+        || name == "lost+found"
 }
 
 struct Import<'a> {
     bricks: &'a Bricks,
-    target: &'a Path,
+    target: &'a Destination<'a>,
     mode: Mode,
     work: PathBuf,
     /// Where a file with several names was imported first.
     links: HashMap<[u8; 16], PathBuf>,
+    /// What can be freed.
+    imported: Imported,
     summary: Summary,
     listener: &'a mut dyn Listener,
 }
@@ -65,7 +114,7 @@ struct Import<'a> {
 impl Import<'_> {
     /// Removes what an import that was killed had not finished.
     fn clear(&self) -> io::Result<()> {
-        if self.mode != Mode::DryRun && self.work.exists() {
+        if self.mode.copies() && self.work.exists() {
             fs::remove_dir_all(&self.work).map_err(|error| at(&self.work, error))?;
         }
         Ok(())
@@ -76,6 +125,15 @@ impl Import<'_> {
         self.listener.problem(&format!("/{}: {what}", relative.display()));
     }
 
+    fn freeing(&mut self) -> Freeing<'_> {
+        Freeing {
+            bricks: self.bricks,
+            target: self.target,
+            summary: &mut self.summary,
+            listener: &mut *self.listener,
+        }
+    }
+
     fn directory(&mut self, relative: &Path, copies: &[Candidate]) -> io::Result<()> {
         let listed = match up_to_date(self.bricks, copies, relative) {
             Ok(listed) => listed,
@@ -84,9 +142,13 @@ impl Import<'_> {
                 return Ok(());
             }
         };
-        let path = self.target.join(relative);
-        if self.mode != Mode::DryRun && !self.make_directory(&path)? {
+        let path = self.target.path.join(relative);
+        if self.mode.copies() && !self.make_directory(&path)? {
             self.problem(relative, "a directory, but something else has its name in the target");
+            return Ok(());
+        }
+        if self.mode == Mode::Free && !path.is_dir() {
+            self.problem(relative, "the target has no such directory");
             return Ok(());
         }
         for name in self.names(relative, &listed)? {
@@ -106,7 +168,7 @@ impl Import<'_> {
             self.listener.progress(&self.summary);
         }
         self.summary.found.directories += 1;
-        if self.mode == Mode::DryRun {
+        if !self.mode.copies() {
             return Ok(());
         }
         if relative.as_os_str().is_empty() {
@@ -144,10 +206,7 @@ impl Import<'_> {
             let path = self.bricks.bricks[*number].path.join(relative);
             for entry in fs::read_dir(&path).map_err(|error| at(&path, error))? {
                 let name = entry.map_err(|error| at(&path, error))?.file_name();
-                let is_internal = INTERNAL.iter().any(|internal| name == *internal)
-                    || name.as_encoded_bytes().starts_with(INTERNAL_PREFIX)
-                    || name == "lost+found";
-                if !is_root || !is_internal || self.bricks.is_plain {
+                if !is_root || !is_internal(&name) || self.bricks.is_plain {
                     names.insert(name);
                 }
             }
@@ -156,16 +215,26 @@ impl Import<'_> {
     }
 
     fn file(&mut self, relative: &Path, file: &Candidate) -> io::Result<()> {
-        let path = self.target.join(relative);
-        let several = file.stat.nlink() > self.bricks.links_of_one_name();
+        // Before the next file: what follows the last one includes the attributes of the root directory.
+        if self.imported.is_full() {
+            let mut imported = std::mem::take(&mut self.imported);
+            self.freeing().free(&mut imported)?;
+            self.imported = imported;
+        }
+        let path = self.target.path.join(relative);
+        let several = names_of(self.bricks, file) > 1;
         if let (true, Some(gfid)) = (several, file.gfid)
             && let Some(first) = self.links.get(&gfid).cloned()
         {
             self.summary.found.hard_links += 1;
-            if self.mode != Mode::DryRun
-                && let Err(what) = link(&first, &path)
-            {
-                self.problem(relative, &what);
+            let linked = match self.mode {
+                Mode::DryRun => Ok(()),
+                Mode::Free if fs::symlink_metadata(&path).is_err() => Err(ABSENT.into()),
+                _ => link(&first, &path),
+            };
+            match linked {
+                Ok(()) => self.is_imported(relative, file),
+                Err(what) => self.problem(relative, &what),
             }
             return Ok(());
         }
@@ -178,15 +247,15 @@ impl Import<'_> {
             }
         }
         let outcome = match self.mode {
-            Mode::DryRun if file.stat.is_file() => Content::of(self.bricks, file).map(|_| true),
-            Mode::DryRun => Ok(true),
-            Mode::Copy | Mode::CopyAndVerify => self.bring(relative, file, &path),
+            Mode::DryRun => self.look(relative, file, &path),
+            _ => self.bring(relative, file, &path),
         };
         match outcome {
-            Ok(true) if several => {
-                self.links.extend(file.gfid.map(|gfid| (gfid, path)));
+            Ok(true) => {
+                self.is_imported(relative, file);
+                self.links.extend(file.gfid.filter(|_| several).map(|gfid| (gfid, path)));
             }
-            Ok(_) => {}
+            Ok(false) => {}
             // A full volume, or one that is gone, ends the import.
             Err(error) if ends(&error) => return Err(at(&path, error)),
             Err(error) => self.problem(relative, &error.to_string()),
@@ -194,22 +263,58 @@ impl Import<'_> {
         Ok(())
     }
 
+    fn is_imported(&mut self, relative: &Path, file: &Candidate) {
+        if self.mode.frees() {
+            self.imported.add(self.bricks, file, relative);
+        }
+    }
+
+    /// Whether a file could be made in the target, and what would be freed then.
+    fn look(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
+        if file.stat.is_file() {
+            Content::of(self.bricks, file)?;
+        }
+        if let Ok(there) = fs::symlink_metadata(path)
+            && !is_as(file, &there, path)?
+        {
+            self.problem(relative, TAKEN);
+            return Ok(false);
+        }
+        self.summary.freed.bytes += occupied(self.bricks, file, relative)?;
+        Ok(true)
+    }
+
     /// Makes one file in the target, unless it is there; false if another one has its name.
     fn bring(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
-        match fs::symlink_metadata(path) {
-            Ok(there) if is_as(file, &there, path)? => {
+        let there = match fs::symlink_metadata(path) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) if self.mode == Mode::Free => {
+                self.problem(relative, ABSENT);
+                return Ok(false);
+            }
+            Err(_) => match self.make(relative, file, path) {
+                Ok(()) => None,
+                // Another machine, with another brick of the replica set, was faster.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    Some(fs::symlink_metadata(path)?)
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        match there {
+            None => {}
+            Some(there) if is_as(file, &there, path)? => {
                 self.summary.present += 1;
                 // The earlier import may not have been able to set them.
                 for what in attributes::differing(file, path)? {
                     self.problem(relative, &what);
                 }
             }
-            Ok(_) => {
-                self.problem(relative, "the target has another file of this name; it was left as it is");
+            Some(_) => {
+                self.problem(relative, TAKEN);
                 return Ok(false);
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(relative, file, path)?,
-            Err(error) => return Err(error),
         }
         if self.mode == Mode::CopyAndVerify && file.stat.is_file() {
             self.summary.verified += 1;
@@ -235,7 +340,16 @@ impl Import<'_> {
         for what in attributes::set(file, &work, file.mtime) {
             self.problem(relative, &what);
         }
-        fs::rename(&work, path)
+        rename_new(&work, path)
+    }
+}
+
+/// Gives a file its name, unless another one has it.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        // A file system of an export that does not know the flag.
+        Err(Errno::EINVAL) => fs::rename(from, to),
+        renamed => Ok(renamed?),
     }
 }
 
@@ -251,7 +365,7 @@ fn link(first: &Path, path: &Path) -> Result<(), String> {
             let number = |path| fs::symlink_metadata(path).map(|stat| stat.ino()).ok();
             match number(first) == number(path) {
                 true => Ok(()),
-                false => Err("the target has another file of this name; it was left as it is".into()),
+                false => Err(TAKEN.into()),
             }
         }
         Err(error) => Err(format!("cannot be linked to {}: {error}", first.display())),
@@ -259,7 +373,7 @@ fn link(first: &Path, path: &Path) -> Result<(), String> {
 }
 
 /// Whether what is in the target is this file, as an earlier run made it.
-fn is_as(file: &Candidate, there: &fs::Metadata, path: &Path) -> io::Result<bool> {
+pub fn is_as(file: &Candidate, there: &fs::Metadata, path: &Path) -> io::Result<bool> {
     let same = there.mode() == (file.stat.mode() & libc::S_IFMT) | file.mode()
         && (there.uid(), there.gid()) == (file.stat.uid(), file.stat.gid());
     if file.stat.is_symlink() {

@@ -1,5 +1,7 @@
 //! Imports of hand-made bricks, as GlusterFS leaves them. Needs root: attributes `trusted.*`.
 
+mod moves;
+
 use super::*;
 use std::ffi::CStr;
 use std::fs;
@@ -14,12 +16,16 @@ const HALF: u32 = 1 << 31;
 struct Heard {
     problems: Vec<String>,
     notes: Vec<String>,
+    kept: Vec<String>,
 }
 
 impl Listener for Heard {
     fn progress(&mut self, _: &Summary) {}
     fn problem(&mut self, what: &str) {
         self.problems.push(what.into());
+    }
+    fn kept(&mut self, what: &str) {
+        self.kept.push(what.into());
     }
     fn note(&mut self, what: &str) {
         self.notes.push(what.into());
@@ -44,7 +50,7 @@ impl World {
     /// A brick whose replica set has the names with these hashes.
     fn brick(&self, name: &str, range: (u32, u32)) -> PathBuf {
         let path = self.dir.path().join(name);
-        fs::create_dir_all(path.join(".glusterfs/00")).unwrap();
+        fs::create_dir_all(path.join(".glusterfs")).unwrap();
         set(&path, c"trusted.gfid", &ROOT);
         set(&path, c"trusted.glusterfs.volume-id", b"0123456789abcdef");
         let mut layout = vec![0; 8];
@@ -58,8 +64,11 @@ impl World {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
         let bricks = Bricks::open(&paths, is_part).unwrap();
         let mut heard = Heard::default();
-        let summary = import(&bricks, &self.target(), mode, &mut heard).unwrap();
-        assert!(!self.target().join(".shoal-import").exists());
+        let target = Destination { path: &self.target(), flush: &|| Ok(()) };
+        let summary = import(&bricks, &target, mode, &mut heard).unwrap();
+        let left = fs::read_dir(self.target()).unwrap();
+        assert!(left.flatten().all(|entry| !entry.file_name().to_string_lossy().starts_with(".shoal")));
+        assert_eq!(summary.freed.kept as usize, heard.kept.len());
         assert_eq!(summary.problems as usize, heard.problems.len());
         (summary, heard)
     }
@@ -78,7 +87,9 @@ fn file(brick: &Path, name: &str, content: &[u8], gfid: u8) -> PathBuf {
     let path = brick.join(name);
     fs::write(&path, content).unwrap();
     set(&path, c"trusted.gfid", &[gfid; 16]);
-    fs::hard_link(&path, brick.join(format!(".glusterfs/00/{gfid}"))).unwrap();
+    let handle = brick.join(content::handle_name([gfid; 16]));
+    fs::create_dir_all(handle.parent().unwrap()).unwrap();
+    fs::hard_link(&path, handle).unwrap();
     path
 }
 
@@ -252,7 +263,8 @@ fn plain_tree_is_copied_with_links_holes_and_attributes_of_any_name() {
     sparse.write_all_at(b"end", 5 << 20).unwrap();
     let bricks = Bricks::plain(source.clone());
     let mut heard = Heard::default();
-    let summary = import(&bricks, &world.target(), Mode::CopyAndVerify, &mut heard).unwrap();
+    let target = Destination { path: &world.target(), flush: &|| Ok(()) };
+    let summary = import(&bricks, &target, Mode::CopyAndVerify, &mut heard).unwrap();
     assert_eq!(
         (summary.problems, summary.found.files, summary.found.hard_links),
         (0, 4, 1),
@@ -266,7 +278,7 @@ fn plain_tree_is_copied_with_links_holes_and_attributes_of_any_name() {
         xattr::get(&world.target().join("one"), c"trusted.mine").unwrap().as_deref(),
         Some(&b"value"[..])
     );
-    let again = import(&bricks, &world.target(), Mode::Copy, &mut heard).unwrap();
+    let again = import(&bricks, &target, Mode::Copy, &mut heard).unwrap();
     assert_eq!((again.problems, again.present, again.copied_bytes), (0, 4, 0), "{:?}", heard.problems);
 }
 

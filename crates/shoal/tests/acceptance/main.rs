@@ -21,6 +21,7 @@ mod large;
 mod lifecycle;
 mod links;
 mod mmap;
+mod moves;
 mod pjdfstest;
 mod programs;
 mod reflink;

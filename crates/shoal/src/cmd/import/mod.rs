@@ -8,7 +8,7 @@ mod volfile;
 
 pub use brick::Shown;
 
-use super::local::Local;
+use super::local::{Local, Mode};
 use super::volume::{self, gluster};
 use crate::show;
 use anyhow::{Context, bail};
@@ -66,10 +66,10 @@ struct Volfile {
 }
 
 impl Import {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self, mode: Mode) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Volfile(volfile) => volfile.run(&self.local),
-            Command::Brick(brick) => brick.run(),
+            Command::Brick(brick) => brick.run(mode),
             Command::Reflink(reflink) => reflink.run(),
         }
     }
