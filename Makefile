@@ -91,6 +91,11 @@ test-gateways: build ## Samba, NFS-Ganesha and backups on two mounts of a volume
 	@scripts/setup gateways
 	@scripts/test-gateways
 
+.PHONY: test-upgrade
+test-upgrade: build ## Upgrade a cluster under load, node by node, from an older revision (FROM=REV; by default the newest tag)
+	@scripts/setup test
+	@scripts/test-upgrade $(FROM)
+
 .PHONY: test-web
 test-web: build ## The web page in headless Chromium, with pictures to look at in SHOTS=run/shots
 	@scripts/setup web

@@ -160,6 +160,33 @@ cluster_starts() {
     done
 }
 
+# --- a load that is checked
+
+# content N: what the file of this number holds: inline in the metadata, or in blocks.
+content() {
+    seq "$1" $(($1 + ($1 % 50 == 0 ? 600000 : 2000)))
+}
+
+# writes DIRECTORY LOG [PAUSE]: until LOG.enough is there; the numbers of files on disk are listed in LOG.written.
+# PAUSE is in seconds, after each file.
+writes() {
+    local n=0
+    until [ -e "$2.enough" ]; do
+        n=$((n + 1))
+        content "$n" >"$1/new" && sync "$1/new" && mv "$1/new" "$1/f$n" || { echo "write $n failed"; return 1; }
+        echo "$n" >>"$2.written"
+        [ -z "${3:-}" ] || sleep "$3"
+    done
+}
+
+# all_written DIRECTORY LOG [LAST]: all of them, or the last ones, are whole.
+all_written() {
+    local n
+    while read -r n; do
+        content "$n" | cmp - "$1/f$n" || return 1
+    done < <(tail -n "${3:-+1}" "$2.written")
+}
+
 # --- GlusterFS
 
 gluster_directories=(/var/lib/glusterd /run/gluster /var/log/glusterfs)
