@@ -56,6 +56,7 @@ install: build ## Install program, mount helpers, units, manual, completions (PR
 	install -D -m 644 dist/grafana/shoal.json "$(DESTDIR)$(SHAREDIR)/shoal/grafana/shoal.json"
 	install -D -m 644 dist/samba/smb.conf "$(DESTDIR)$(SHAREDIR)/shoal/samba/smb.conf"
 	install -D -m 644 dist/ganesha/ganesha.conf "$(DESTDIR)$(SHAREDIR)/shoal/ganesha/ganesha.conf"
+	install -D -m 644 dist/versitygw/shoal.conf "$(DESTDIR)$(SHAREDIR)/shoal/versitygw/shoal.conf"
 	mkdir -p "$(DESTDIR)$(SHAREDIR)/shoal/kubernetes"
 	install -m 644 dist/kubernetes/*.yaml "$(DESTDIR)$(SHAREDIR)/shoal/kubernetes"
 	"$(SHOAL)" manual "$(DESTDIR)$(SHAREDIR)"
@@ -87,7 +88,7 @@ test-gluster: build ## Fill volumes of a real GlusterFS, import their bricks, co
 	@scripts/test-gluster
 
 .PHONY: test-gateways
-test-gateways: build ## Samba, NFS-Ganesha and backups on two mounts of a volume, with the files of dist/
+test-gateways: build ## Samba, NFS-Ganesha, S3 and backups on two mounts of a volume, with the files of dist/
 	@scripts/setup gateways
 	@scripts/test-gateways
 
