@@ -194,6 +194,16 @@ impl Inner {
         self.health.room(brick).is_some_and(|(room, _)| room.free_bytes < ROOM_LOW_BYTES)
     }
 
+    /// An empty group is on a brick that is not known: it counts as one copy.
+    fn losses_survived(self: &Arc<Inner>, group: BlockGroup) -> Option<usize> {
+        if group.is_empty() {
+            return Some(0);
+        }
+        let map = self.bricks.map();
+        let answers = |brick: &BrickId| !placement::is_gone(&map, *brick) && self.is_good(*brick);
+        group.bricks().filter(answers).count().checked_sub(group.data_shards().max(1))
+    }
+
     /// Bricks that may have a block of this group, the best to read from first. With an empty group these are
     /// all bricks.
     fn holders(self: &Arc<Inner>, map: &ClusterMap, id: BlockId, group: BlockGroup) -> Vec<BrickId> {
@@ -243,6 +253,9 @@ impl VolumeBlocks for ReplicatedBlocks {
     }
     fn is_whole(&self, group: BlockGroup) -> bool {
         placement::is_whole(&self.inner.bricks.map(), self.inner.volume, group)
+    }
+    fn losses_survived(&self, group: BlockGroup) -> Option<usize> {
+        self.inner.losses_survived(group)
     }
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         self.inner.mend(id, info)

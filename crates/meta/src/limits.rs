@@ -233,8 +233,13 @@ pub const HEAT_BLOCKS_MAX: usize = 1 << 18;
 pub const HOT_COUNT_MAX: u64 = 1 << 20;
 /// Records of blocks read from the store at a time.
 pub const HEAL_READ_PAGE: usize = 1024;
-/// Blocks to be healed that are remembered at a time; 16 bytes each.
+/// Blocks to be healed that are remembered at a time, of each rank of urgency; 16 bytes each, so 4 MiB.
 pub const HEAL_FOUND_MAX: usize = 1 << 18;
+/// Blocks that lack copies or shards are healed in the order of the losses that they still survive, as long
+/// as these are fewer than this; the others follow in no order. Schemes in use survive up to four losses.
+pub const HEAL_RANKS: usize = 5;
+/// Unreadable blocks that a report names; the others are counted.
+pub const UNREADABLE_NAMED_MAX: usize = 20;
 /// Blocks whose deletion failed on some brick and is deferred. Beyond it they are retried with the next
 /// batch.
 pub const DEFERRED_BLOCKS_MAX: usize = 1 << 20;

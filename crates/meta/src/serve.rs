@@ -2,6 +2,7 @@
 
 use crate::background::tier::Move;
 use crate::limits::*;
+use crate::losses::{Counter, Losses};
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
@@ -151,7 +152,7 @@ impl Server {
     /// brick without an entry can be removed. Reads the records of all blocks.
     pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
         let mut found = BTreeMap::<BrickId, BrickUse>::new();
-        self.each_block(|block| {
+        self.each_block(|_, block| {
             for brick in block.info.group.bricks() {
                 let on = found.entry(brick).or_default();
                 on.blocks += 1;
@@ -164,7 +165,7 @@ impl Server {
     /// How the blocks in use are stored, those on the hot tier left out. Reads the records of all blocks.
     pub fn schemes(&self) -> Result<Vec<SchemeUse>, MetaError> {
         let mut found = BTreeMap::<(usize, usize), SchemeUse>::new();
-        self.each_block(|BlockRecord { info, refs, .. }| {
+        self.each_block(|_, BlockRecord { info, refs, .. }| {
             if *refs == 0 || info.group.tier() == Tier::Hot {
                 return;
             }
@@ -177,8 +178,15 @@ impl Server {
         Ok(found.into_values().collect())
     }
 
+    /// How many further losses the blocks in use survive. Reads the records of all blocks.
+    pub fn losses(&self) -> Result<Losses, MetaError> {
+        let mut counter = Counter::default();
+        self.each_block(|id, block| counter.add(&*self.shared.bricks, id, block))?;
+        Ok(counter.finish())
+    }
+
     /// Reads the records of all blocks.
-    fn each_block(&self, mut each: impl FnMut(&BlockRecord)) -> Result<(), MetaError> {
+    fn each_block(&self, mut each: impl FnMut(BlockId, &BlockRecord)) -> Result<(), MetaError> {
         let shared = &self.shared;
         shared.serving()?;
         let (state, mut after) = (shared.store.snapshot(), None);
@@ -186,7 +194,7 @@ impl Server {
             let page = shared.tree(query::blocks(&state, after, HEAL_READ_PAGE))?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(*last);
-            page.iter().for_each(|(_, block)| each(block));
+            page.iter().for_each(|(id, block)| each(*id, block));
         }
     }
 

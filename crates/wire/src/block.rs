@@ -201,6 +201,12 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     fn room(&self) -> Result<Statfs, BlockError>;
     /// Whether a group has enough bricks, none of which is gone or being drained.
     fn is_whole(&self, group: BlockGroup) -> bool;
+    /// How many further losses of bricks a block of this group survives; `None`: it cannot be read now.
+    /// Bricks that are gone or do not answer count as lost.
+    fn losses_survived(&self, group: BlockGroup) -> Option<usize> {
+        let _ = group;
+        Some(0)
+    }
     /// Copies a block to where it is missing, and returns the group that has it now. That group avoids bricks
     /// that are gone or being drained, if possible; it is the old one if nothing could be done. The caller
     /// records the group, and then discards the copies outside of it.

@@ -242,6 +242,65 @@ fn shards_of_a_lost_brick_are_restored_and_those_of_a_drained_one_move() {
 }
 
 #[test]
+fn blocks_that_lost_two_shards_are_healed_before_those_that_lost_one() {
+    let mut v = Volume::sharded(4, 2, 8);
+    let blocks: Vec<(BlockId, BlockGroup)> = (0..120).map(|_| v.write(200_000)).collect();
+    let lost = [BrickId(3), BrickId(5)];
+    let with_losses = |count: usize| -> Vec<BlockId> {
+        let is_one =
+            |group: &BlockGroup| lost.iter().filter(|brick| group.contains(**brick)).count() == count;
+        blocks.iter().filter(|(_, group)| is_one(group)).map(|(id, _)| *id).collect()
+    };
+    let (one, two) = (with_losses(1), with_losses(2));
+    assert!(one.len() > 40 && two.len() > 40, "{} and {}", one.len(), two.len());
+    // Slow enough to be observed: 24 MB in a second or two.
+    v.server.set_heal_rate(16_000_000);
+    lost.iter().for_each(|brick| v.world.mem(*brick).wipe());
+    v.world.change(Command::Lose { volume: VOLUME, bricks: lost.to_vec() });
+    v.server.placement_changed();
+    let whole = |ids: &[BlockId]| ids.iter().filter(|id| v.blocks.is_whole(v.group(**id))).count();
+    let mut seen_between = false;
+    eventually("all are whole", || {
+        let one_whole = whole(&one);
+        let two_whole = whole(&two);
+        assert!(one_whole == 0 || two_whole == two.len(), "{one_whole} of {}, {two_whole}", one.len());
+        seen_between |= two_whole > 0 && one_whole == 0;
+        one_whole == one.len()
+    });
+    assert!(seen_between, "the order was observed");
+    v.server.set_heal_rate(0);
+    v.assert_healed();
+    v.assert_exact();
+    assert_eq!(v.server.heal_status().failed_blocks, 0);
+}
+
+#[test]
+fn losses_that_blocks_survive_are_counted_for_copies_and_shards() {
+    let mut v = Volume::sharded(4, 2, 6);
+    let long: Vec<_> = (0..3).map(|_| v.write(200_000)).collect();
+    let (short, copies) = v.write(5_000);
+    let classes = |v: &Volume| -> Vec<_> {
+        let classes = v.server.losses().unwrap().classes.into_iter();
+        classes.map(|it| (it.data, it.all, it.survives, it.whole, it.blocks)).collect()
+    };
+    assert_eq!(classes(&v), [(0, 0, Some(2), true, 1), (4, 6, Some(2), true, 3)]);
+    let away: Vec<BrickId> = long[0].1.bricks().filter(|brick| !copies.contains(*brick)).collect();
+    for (count, expected) in [(1, Some(1)), (2, Some(0)), (3, None)] {
+        away.iter().take(count).for_each(|brick| v.world.mem(*brick).set_down(true));
+        eventually("it is noticed that bricks are away", || {
+            let shards = classes(&v).into_iter().filter(|class| class.0 > 0);
+            shards.map(|class| (class.2, class.4)).collect::<Vec<_>>() == [(expected, 3)]
+        });
+    }
+    assert!(classes(&v).contains(&(0, 0, Some(2), true, 1)), "its copies are all there");
+    let unreadable = v.server.losses().unwrap().unreadable;
+    assert_eq!((unreadable.len(), unreadable.contains(&short)), (3, false));
+    away.iter().for_each(|brick| v.world.mem(*brick).set_down(false));
+    v.assert_healed();
+    v.assert_exact();
+}
+
+#[test]
 fn shards_that_vanished_from_m_bricks_are_found_when_the_bricks_are_asked() {
     let mut v = Volume::sharded(4, 2, 6);
     for _ in 0..10 {

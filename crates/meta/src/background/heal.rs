@@ -7,11 +7,16 @@
 //! - *rebalance* moves blocks to where placement would put them today;
 //! - *check* asks the bricks whether they store what the namespace says.
 //!
+//! **The most endangered blocks first.** A walk finds all blocks that have to be healed, and then heals those
+//! first that survive the fewest further losses ([`triage`](super::triage)). When bricks were added or have
+//! failed since it began, it ends early, so that a new one puts what is endangered now first.
+//!
 //! **Order** of copying, committing and deleting is that of [`place`]. Blocks are copied by several threads,
-//! below a configurable rate.
+//! below a configurable rate. A block that lacks several shards is read and decoded once for all of them.
 //!
 //! **Runs** on the leader alone. A new leader surveys all blocks once.
 
+use super::triage::{Class, Triage};
 use super::{Trouble, place};
 use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
@@ -42,33 +47,34 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Returns whether it has reached the end.
 fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
-    let mut after = None;
-    loop {
-        let (found, last) = find(shared, task, after)?;
-        shared.heal.note(|status| status.total_blocks += found.len() as u64);
-        for page in found.chunks(HEAL_PAGE) {
-            if shared.heal.is_over() {
+    let mut triage = Triage::new(HEAL_FOUND_MAX);
+    find(shared, task, &mut triage, None, Class::misplaced())?;
+    while let Some(batch) = triage.next() {
+        for page in batch.blocks.chunks(HEAL_PAGE) {
+            if shared.heal.is_over() || shared.heal.is_overtaken() {
                 return Ok(false);
             }
             heal(shared, task, page)?;
         }
-        match last {
-            Some(_) => after = last,
-            None => return Ok(true),
+        if batch.cut.is_some() {
+            find(shared, task, &mut triage, batch.cut, batch.class)?;
         }
     }
+    Ok(!shared.heal.is_over())
 }
 
-/// Blocks after `from` that have to be healed, and where to continue, if there may be more.
+/// Finds the blocks behind `after` that have to be healed and are at least as urgent as `least`.
 fn find(
     shared: &Shared,
     task: HealTask,
+    triage: &mut Triage,
     mut after: Option<BlockId>,
-) -> Result<(Vec<BlockId>, Option<BlockId>), Trouble> {
+    least: Class,
+) -> Result<(), Trouble> {
     let state = shared.store.snapshot();
-    let mut found = Vec::new();
-    let mut whole = HashMap::<BlockGroup, bool>::new();
-    while found.len() < HEAL_FOUND_MAX {
+    let bricks = &shared.bricks;
+    let mut lacking = HashMap::<BlockGroup, Option<Class>>::new();
+    loop {
         let page: Vec<(BlockId, BlockInfo, bool)> = match task {
             HealTask::Copies => query::degraded(&state, after, HEAL_READ_PAGE)?
                 .into_iter()
@@ -81,24 +87,29 @@ fn find(
         };
         after = page.last().map(|(id, _, _)| *id);
         if after.is_none() || shared.heal.is_over() {
-            return Ok((found, None));
+            return Ok(());
         }
+        let mut found = 0;
         for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
+            let rank = || {
+                let is_whole = bricks.is_whole(info.group);
+                (!is_whole).then(|| Class::lacking(bricks.losses_survived(info.group)))
+            };
+            let rank = *lacking.entry(info.group).or_insert_with(rank);
             let is_fine = match task {
                 HealTask::Survey if forgets_scheme(&info.group) => false,
-                HealTask::Rebalance => shared.bricks.is_balanced(id, info.group),
+                HealTask::Rebalance => bricks.is_balanced(id, info.group),
                 HealTask::Check => false,
-                _ => {
-                    *whole.entry(info.group).or_insert_with(|| shared.bricks.is_whole(info.group))
-                        && shared.bricks.has_wanted_scheme(info)
-                }
+                _ => rank.is_none() && bricks.has_wanted_scheme(info),
             };
-            if !is_fine {
-                found.push(id);
+            let class = rank.unwrap_or(Class::misplaced());
+            if !is_fine && class <= least {
+                // What has become more urgent since the last walk belongs to the class that is filled now.
+                found += u64::from(triage.add(if least < Class::misplaced() { least } else { class }, id));
             }
         }
+        shared.heal.note(|status| status.total_blocks += found);
     }
-    Ok((found, after))
 }
 
 /// Copies some blocks, commits their new places to the log, and deletes the copies that are in excess then.

@@ -12,6 +12,7 @@ mod place;
 mod reap;
 mod sweep;
 pub(crate) mod tier;
+mod triage;
 
 use crate::limits::{COMPACT_AFTER, RETRY_AFTER, SWEEP_EVERY};
 use crate::options::Options;

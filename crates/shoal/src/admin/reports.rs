@@ -259,6 +259,36 @@ pub struct HealReport {
     pub last_error: Option<String>,
     /// Bricks and whether they are served.
     pub bricks: Vec<BrickStatus>,
+    /// How many further losses the blocks survive, if that was asked for and is known.
+    #[serde(default)]
+    pub losses: Option<LossesReport>,
+}
+
+/// How many further losses of bricks the blocks of a volume survive. A brick that does not answer counts as
+/// lost.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LossesReport {
+    /// The classes of blocks, those that survive the least first within each scheme.
+    pub classes: Vec<LossClassReport>,
+    /// Some of the blocks that cannot be read now.
+    pub unreadable: Vec<String>,
+}
+
+/// Blocks that are stored in one way and survive the same number of further losses.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LossClassReport {
+    /// Whether they are on the hot tier.
+    pub hot: bool,
+    /// Data shards and parity shards of each block; none if they are in copies.
+    pub shards: Option<(u8, u8)>,
+    /// How many further losses they survive; none: they cannot be read now.
+    pub survives: Option<u8>,
+    /// Whether they lack nothing.
+    pub whole: bool,
+    /// Their number.
+    pub blocks: u64,
+    /// Their length, each byte counted once.
+    pub bytes: u64,
 }
 
 /// The progress of rebalancing.

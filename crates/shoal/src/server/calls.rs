@@ -6,7 +6,9 @@ use crate::profile::{Profiled, Round, Told};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
-use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, Move, SchemeUse, SessionInfo, TierState};
+use shoal_meta::{
+    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, SchemeUse, SessionInfo, TierState,
+};
 use shoal_net::{Link, NetError, Service};
 use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 use shoal_wire::{CodecError, decode, encode};
@@ -72,6 +74,8 @@ pub enum Ask {
     TierPlan { volume: GroupId },
     /// How the blocks of a volume are stored: [`Answer::Schemes`]. For its leader.
     Schemes { volume: GroupId },
+    /// How many further losses the blocks of a volume survive: [`Answer::Losses`]. For its leader.
+    Losses { volume: GroupId },
 }
 
 /// The answer to a request.
@@ -123,6 +127,8 @@ pub enum Answer {
     TierPlan(Vec<Move>),
     /// How blocks are stored.
     Schemes(Vec<SchemeUse>),
+    /// How many further losses blocks survive.
+    Losses(Losses),
 }
 
 /// A session, as the volume's leader knows it.

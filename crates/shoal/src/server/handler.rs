@@ -191,6 +191,7 @@ impl ServerContext {
             Ask::Schemes { volume } => {
                 self.led(*volume, |group| group.server().schemes().map(Answer::Schemes))
             }
+            Ask::Losses { volume } => self.led(*volume, |group| group.server().losses().map(Answer::Losses)),
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
             Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {

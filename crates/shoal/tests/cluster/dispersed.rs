@@ -18,6 +18,12 @@ const NODES_WITH_SPARE: usize = 7;
 /// Bytes on the bricks for each byte of the large files with 4 + 2: 6/4, and the headers of the shards.
 const OVERHEAD_MAX_WITH_SPARE: f64 = 1.6;
 
+/// Nodes for 4 + 2 that are enough for all shards when two of them are lost.
+const NODES_WITH_TWO_SPARES: usize = 8;
+/// Files of one block in shards each, in several of the pages that the healer commits at once.
+const ENDANGERED_FILES: u64 = 150;
+const ENDANGERED_BYTES: u64 = 200_000;
+
 /// Bytes of all files below a directory.
 fn stored(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).expect("the brick can be read").map(|entry| entry.expect("an entry"));
@@ -156,6 +162,67 @@ fn volume_is_converted_to_shards_and_back_while_it_is_written_and_its_leader_die
     mount.unmount();
     let refused = convert(&cluster, "replica 3");
     assert!(refused.to_string().contains("is replica 3 already"), "{refused}");
+    cluster.stop(2);
+    cluster.fsck(2);
+}
+
+/// Blocks of a volume of shards that survive so many further losses; `None`: those that cannot be read.
+fn surviving(cluster: &Cluster, losses: Option<u64>) -> Result<u64, String> {
+    let heal = cluster.json(1, &["volume", "heal", "v", "info"])?;
+    let classes = heal["losses"]["classes"].as_array().ok_or_else(|| heal.to_string())?;
+    let wanted = classes.iter().filter(|it| !it["shards"].is_null() && it["survives"].as_u64() == losses);
+    Ok(wanted.filter_map(|it| it["blocks"].as_u64()).sum())
+}
+
+#[test]
+fn two_lost_bricks_are_healed_with_the_most_endangered_blocks_first() {
+    let mut cluster = Cluster::new(NODES_WITH_TWO_SPARES);
+    create(&cluster, NODES_WITH_TWO_SPARES, "disperse-data 4 redundancy 2");
+    let mount = cluster.mount();
+    let file = |seed: u64| mount.path().join(format!("file-{seed}"));
+    for seed in 1..=ENDANGERED_FILES {
+        fs::write(file(seed), pattern(seed, ENDANGERED_BYTES)).expect("written");
+    }
+    File::open(mount.path()).and_then(|dir| dir.sync_all()).expect("synced");
+    cluster.wait_healed(1, 60);
+    assert_eq!(surviving(&cluster, Some(2)), Ok(ENDANGERED_FILES), "all are whole");
+
+    // The first three nodes keep the metadata.
+    let lost = [NODES_WITH_TWO_SPARES - 1, NODES_WITH_TWO_SPARES];
+    lost.iter().for_each(|node| cluster.kill(*node));
+    let (mut most, mut less) = (0, 0);
+    eventually("it is known what the blocks survive", 60, || {
+        (most, less) = (surviving(&cluster, Some(0))?, surviving(&cluster, Some(1))?);
+        match (most > 0 && less > 0, surviving(&cluster, None)?) {
+            (true, 0) if most + less + surviving(&cluster, Some(2))? == ENDANGERED_FILES => Ok(()),
+            found => Err(format!("{most} {less} {found:?}")),
+        }
+    });
+    let shown = cluster.shoal(1).arg("volume").arg("heal").arg("v").arg("info").outcome().to_string();
+    assert!(shown.contains("Survive further losses") && shown.contains("4 + 2 shards  0 "), "{shown}");
+
+    let set = cluster.shoal(1).arg("volume").arg("set").arg("v");
+    set.arg("heal.bytes-per-second").arg("3MB").ok();
+    let remove = cluster.shoal(1).arg("--mode=script").arg("volume").arg("remove-brick").arg("v");
+    lost.iter().fold(remove, |command, node| command.arg(cluster.brick(*node))).arg("force").ok();
+    let mut samples = 0;
+    eventually("all blocks are whole again", 240, || {
+        // What survives one loss is read first: it may only become less once nothing survives none.
+        let (found_less, found_most) = (surviving(&cluster, Some(1))?, surviving(&cluster, Some(0))?);
+        assert!(found_less <= less, "a block got back one of two shards: {found_less} of {less}");
+        assert!(found_less == less || found_most == 0, "{found_most} are more endangered");
+        samples += u64::from(found_most > 0 && found_most < most);
+        match surviving(&cluster, Some(2))? {
+            ENDANGERED_FILES => Ok(()),
+            whole => Err(format!("{found_most} survive none, {found_less} one, {whole} two")),
+        }
+    });
+    assert!(samples > 0, "the order was observed");
+    for seed in 1..=ENDANGERED_FILES {
+        let content = fs::read(file(seed)).expect("a file can be read");
+        assert!(content == pattern(seed, ENDANGERED_BYTES), "file {seed} is not as it was written");
+    }
+    mount.unmount();
     cluster.stop(2);
     cluster.fsck(2);
 }

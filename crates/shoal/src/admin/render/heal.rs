@@ -3,7 +3,7 @@
 use super::count;
 use super::table::Table;
 use crate::admin::{
-    ConversionReport, HealReport, RebalanceReport, RebalanceState, RemovalReport, RemovalState,
+    ConversionReport, HealReport, LossesReport, RebalanceReport, RebalanceState, RemovalReport, RemovalState,
 };
 use crate::show;
 use std::fmt::Write;
@@ -29,6 +29,9 @@ pub fn heal(report: &HealReport) -> String {
     if let Some(error) = report.last_error.as_ref().filter(|_| report.waiting + report.failures > 0) {
         let _ = writeln!(text, "Last trouble: {error}");
     }
+    if let Some(losses) = &report.losses {
+        text.push_str(&survived(losses));
+    }
     if report.scanning {
         let _ = writeln!(text, "Under way: {} done, the number may grow", count(report.examined, "block"));
     }
@@ -40,6 +43,38 @@ pub fn heal(report: &HealReport) -> String {
         show::bytes(report.copied_bytes),
     );
     text
+}
+
+/// What blocks survive, and those that cannot be read now.
+fn survived(losses: &LossesReport) -> String {
+    let mut text = String::new();
+    if losses.classes.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(&["Blocks in", "Survive further losses", ">Number", ">Size"]);
+    for class in &losses.classes {
+        let survives = match (class.survives, class.whole) {
+            (None, _) => "UNREADABLE NOW".to_owned(),
+            (Some(losses), true) => format!("{losses} (whole)"),
+            (Some(losses), false) => losses.to_string(),
+        };
+        let tier = if class.hot { ", hot" } else { "" };
+        let stored = format!("{}{tier}", scheme(class.shards));
+        table.row(&[&stored, &survives, &class.blocks, &show::bytes(class.bytes)]);
+    }
+    let _ = writeln!(text, "\n{}", table.render(true));
+    if !losses.unreadable.is_empty() {
+        let _ = writeln!(
+            text,
+            "Unreadable while so many bricks are lost or down: {}",
+            losses.unreadable.join(" ")
+        );
+    }
+    text
+}
+
+fn scheme(shards: Option<(u8, u8)>) -> String {
+    shards.map_or("copies".to_owned(), |(data, parity)| format!("{data} + {parity} shards"))
 }
 
 /// `volume rebalance NAME status`.
@@ -60,9 +95,7 @@ pub fn rebalance(report: &RebalanceReport) -> String {
 pub fn conversion(report: &ConversionReport) -> String {
     let mut table = Table::new(&["Blocks in", ">Number", ">Size", ">To convert"]);
     for scheme in &report.schemes {
-        let stored =
-            scheme.shards.map_or("copies".to_owned(), |(data, parity)| format!("{data} + {parity} shards"));
-        table.row(&[&stored, &scheme.blocks, &show::bytes(scheme.bytes), &scheme.left]);
+        table.row(&[&self::scheme(scheme.shards), &scheme.blocks, &show::bytes(scheme.bytes), &scheme.left]);
     }
     let left: u64 = report.schemes.iter().map(|scheme| scheme.left).sum();
     let state = if left == 0 { "completed" } else { "in progress" };

@@ -128,6 +128,7 @@ fn heal_summary_has_the_lines_of_glusterfs() {
         failures: 1,
         last_error: None,
         bricks: vec![brick("node1:/srv/web")],
+        losses: None,
     };
     same(
         &heal_summary(&report),

@@ -254,6 +254,7 @@ fn healing_and_moving_show_how_far_they_are() {
         failures: 0,
         last_error: Some("of long ago".into()),
         bricks: status(vec![]).bricks,
+        losses: None,
     };
     same(
         &heal(&report),
@@ -344,4 +345,56 @@ fn every_answer_reads_back_as_it_was_said() {
     };
     let line = serde_json::to_string(&request).unwrap();
     assert_eq!(serde_json::from_str::<crate::control::Request>(&line).unwrap(), request, "{line}");
+}
+
+#[test]
+fn heal_info_shows_what_blocks_survive_and_names_those_that_cannot_be_read() {
+    let class = |shards, survives, whole, blocks| LossClassReport {
+        hot: shards == Some((2, 1)),
+        shards,
+        survives,
+        whole,
+        blocks,
+        bytes: blocks << 20,
+    };
+    let losses = LossesReport {
+        classes: vec![
+            class(None, Some(2), true, 7),
+            class(Some((4, 2)), None, false, 1),
+            class(Some((4, 2)), Some(0), false, 30),
+            class(Some((4, 2)), Some(2), true, 400),
+            class(Some((2, 1)), Some(1), true, 5),
+        ],
+        unreadable: vec!["7:12".into()],
+    };
+    let report = HealReport {
+        name: "web".into(),
+        leader: "node1".into(),
+        degraded: 31,
+        scanning: false,
+        examined: 0,
+        mended: 0,
+        copied_bytes: 0,
+        waiting: 0,
+        failures: 0,
+        last_error: None,
+        bricks: Vec::new(),
+        losses: Some(losses),
+    };
+    same(
+        &heal(&report),
+        "
+Number of blocks to heal: 31
+
+Blocks in          Survive further losses  Number        Size
+-------------------------------------------------------------
+copies             2 (whole)                    7    7.00 MiB
+4 + 2 shards       UNREADABLE NOW               1    1.00 MiB
+4 + 2 shards       0                           30   30.00 MiB
+4 + 2 shards       2 (whole)                  400  400.00 MiB
+2 + 1 shards, hot  1 (whole)                    5    5.00 MiB
+
+Unreadable while so many bricks are lost or down: 7:12
+Copied so far by the server of node1, which leads: 0 blocks, 0 B",
+    );
 }

@@ -8,7 +8,7 @@ use super::show::bricks;
 use crate::admin::*;
 use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE};
 use shoal_cluster::{BrickState, Command, Shards};
-use shoal_meta::SchemeUse;
+use shoal_meta::{LossClass, Losses, SchemeUse};
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::time::Instant;
 
@@ -49,7 +49,23 @@ impl ServerContext {
             failures: heal.status.failed_blocks,
             last_error: heal.status.last_error,
             bricks: bricks(&map, &self.gather(false), volume),
+            losses: None,
         })
+    }
+
+    /// The progress of healing, with what the blocks of the volume survive.
+    pub(super) fn heal_info(&self, name: &str) -> Result<HealReport, String> {
+        let report = self.heal_report(name, false)?;
+        let (volume, _) = names::volume(&self.view.map(), name)?;
+        let losses = match self.ask_leader(volume, &Ask::Losses { volume }, COUNT_PATIENCE) {
+            Ok((_, Answer::Losses(losses))) => Some(losses_report(losses)),
+            // The leader's node runs an earlier version, or has just lost the leadership.
+            other => {
+                tracing::debug!(volume = name, ?other, "what the blocks survive is not known");
+                None
+            }
+        };
+        Ok(HealReport { losses, ..report })
     }
 
     /// Requests a rebalance, and waits for a bounded time until the leader has the request: `status` and
@@ -180,5 +196,20 @@ impl ServerContext {
             }
             _ => RemovalState::Completed,
         }
+    }
+}
+
+fn losses_report(losses: Losses) -> LossesReport {
+    let report = |class: LossClass| LossClassReport {
+        hot: class.hot,
+        shards: (class.data > 0).then(|| (class.data, class.all.saturating_sub(class.data))),
+        survives: class.survives,
+        whole: class.whole,
+        blocks: class.blocks,
+        bytes: class.bytes,
+    };
+    LossesReport {
+        classes: losses.classes.into_iter().map(report).collect(),
+        unreadable: losses.unreadable.iter().map(ToString::to_string).collect(),
     }
 }

@@ -76,7 +76,7 @@ impl Admin for ServerContext {
             R::IssueWebToken { hours } => AdminAnswer::Token(self.issue_web_token(hours)?),
             R::IssueClient { name } => AdminAnswer::Credentials(self.issue_client(&name)?),
             R::Heal { name, full } => AdminAnswer::Heal(self.heal_report(&name, full)?),
-            R::HealInfo { name } => AdminAnswer::Heal(self.heal_report(&name, false)?),
+            R::HealInfo { name } => AdminAnswer::Heal(self.heal_info(&name)?),
             R::Rebalance { name, step } => AdminAnswer::Rebalance(self.rebalance(&name, step)?),
             R::RemoveBricks { name, bricks, step } => self.remove_bricks(&name, &bricks, step)?,
             R::VolumeDetail { name } => AdminAnswer::Details { volumes: self.details(name.as_deref())? },
