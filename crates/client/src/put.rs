@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shoal_runtime::channel::{self, Receiver, Sender};
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::{Builder, JoinHandle};
-use shoal_types::{BlockGroup, BlockId, Errno};
+use shoal_types::{BlockGroup, BlockId, Errno, InodeId, Tier};
 use shoal_wire::BlockError;
 use std::sync::Arc;
 
@@ -63,13 +63,13 @@ impl BlockWriter {
             return;
         }
         match task {
-            BlockTask::Store(id, parts) => self.store(id, &parts),
+            BlockTask::Store(id, ino, parts) => self.store(id, ino, &parts),
             BlockTask::Discard(id) => self.discard(id),
         }
     }
 
-    fn store(&self, id: BlockId, parts: &[Bytes]) {
-        let wanted = match self.put(id, parts) {
+    fn store(&self, id: BlockId, ino: InodeId, parts: &[Bytes]) {
+        let wanted = match self.put(id, ino, parts) {
             Ok(group) => {
                 self.context.groups.stored(id, group);
                 let core = &mut self.context.state.lock().core;
@@ -93,6 +93,16 @@ impl BlockWriter {
         }
     }
 
+    /// The tier that a file is pinned to. Where a directory above it is not cached, the content is stored as
+    /// if it were not pinned, and is moved later.
+    fn pin_of(&self, ino: InodeId) -> Option<Tier> {
+        let pins = self.context.shared.bricks.pins();
+        if pins.is_empty() {
+            return None;
+        }
+        self.context.state.lock().core.pin_of(ino, &pins)
+    }
+
     /// Removes a block that nothing names. If that fails, it is collected when the session has ended.
     fn discard(&self, id: BlockId) {
         let group = self.context.groups.dropped(id);
@@ -102,11 +112,12 @@ impl BlockWriter {
     }
 
     /// Stores a block. Bricks that do not answer are waited for as long as the session lives.
-    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+    fn put(&self, id: BlockId, ino: InodeId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        let pin = self.pin_of(ino);
         let mut backoff = Backoff::new();
         let mut tries = 1;
         let group = loop {
-            match self.context.shared.bricks.store(id, parts) {
+            match self.context.shared.bricks.store_pinned(id, parts, pin) {
                 Ok(group) => break group,
                 // An earlier try has stored it, and its reply was lost.
                 Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),

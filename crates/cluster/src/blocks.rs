@@ -49,7 +49,7 @@ use lane::Lane;
 use shoal_coding::Coder;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, Pins, SessionId, Statfs, Tier};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -224,7 +224,18 @@ impl Inner {
 
 impl VolumeBlocks for ReplicatedBlocks {
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        self.inner.store(id, parts)
+        self.inner.store(id, parts, None)
+    }
+    fn store_pinned(
+        &self,
+        id: BlockId,
+        parts: &[Bytes],
+        pin: Option<Tier>,
+    ) -> Result<BlockGroup, BlockError> {
+        self.inner.store(id, parts, pin)
+    }
+    fn pins(&self) -> Pins {
+        self.inner.bricks.map().pins.get(&self.inner.volume).cloned().unwrap_or_default()
     }
     fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         self.inner.fetch(id, group, offset, len)

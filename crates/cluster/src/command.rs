@@ -14,7 +14,7 @@ pub use volumes::ARBITRATED_COPIES;
 
 use crate::map::{ClusterMap, Shards, VolumeState};
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::path::PathBuf;
 use volumes::Redundancy;
@@ -260,6 +260,17 @@ pub enum Command {
         /// Even if two shards of a block may be placed on one node.
         force: bool,
     },
+    /// Pins a directory or a file, and what is below it, to a tier, or removes its pin.
+    Pin {
+        /// The volume.
+        volume: GroupId,
+        /// The directory or file.
+        ino: InodeId,
+        /// The tier; `None`: it has no pin of its own any more.
+        tier: Option<Tier>,
+        /// Pinned inodes that no longer exist: their pins are removed.
+        removed: Vec<InodeId>,
+    },
 }
 
 /// The result of a command.
@@ -333,6 +344,7 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::Convert { volume, replica, shards, force } => {
             volumes::convert(map, *volume, volumes::redundancy(*replica, *shards), *force)
         }
+        Command::Pin { volume, ino, tier, removed } => tiers::pin(map, *volume, *ino, *tier, removed),
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),
         Command::SetOption { volume, key, value } => volumes::set_option(map, *volume, key, value.as_deref()),

@@ -9,23 +9,25 @@
 //! without its promised state gets a new number.
 
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Tier, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Pins, ReplicaId, Tier, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Version of an encoded map with every field. A map without tiers, and one without schemes, are encoded as
-/// the versions before that, so that older nodes and clients read them. They refuse a volume that they would
-/// not know how to read.
-pub const MAP_VERSION: u8 = 4;
-/// Version 3 lacks the last field, [`ClusterMap::tiers`].
+/// Version of an encoded map with every field. A map without pins, one without tiers, and one without schemes
+/// are encoded as the versions before that, so that older nodes and clients read them. They refuse a volume
+/// that they would not know how to read.
+pub const MAP_VERSION: u8 = 5;
+/// Version 4 lacks the last field, [`ClusterMap::pins`].
+const MAP_VERSION_TIERS: u8 = 4;
+/// Version 3 lacks [`ClusterMap::tiers`], too.
 const MAP_VERSION_SCHEMES: u8 = 3;
 /// Version 2 lacks [`ClusterMap::schemes`], too.
 const MAP_VERSION_COPIES: u8 = 2;
 /// The oldest version that is read. It lacks the last fields, from [`ClusterMap::runs`] on.
 const MAP_VERSION_OLDEST: u8 = 1;
 /// What versions lack at their end: empty maps, as they are encoded.
-const ADDED: [u8; 4] = [0; 4];
+const ADDED: [u8; 5] = [0; 5];
 
 /// One epoch of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -61,6 +63,8 @@ pub struct ClusterMap {
     pub schemes: BTreeMap<GroupId, Shards>,
     /// The hot tiers of volumes that have one.
     pub tiers: BTreeMap<GroupId, HotTier>,
+    /// Directories and files that are pinned to a tier. Volumes without any are not listed.
+    pub pins: BTreeMap<GroupId, Pins>,
 }
 
 /// The hot tier of a volume: bricks with a scheme of their own, which new blocks are stored on.
@@ -253,13 +257,15 @@ impl ClusterMap {
     /// Encodes it for the log, the disk and other nodes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = encode(MAP_VERSION, self);
-        if self.tiers.is_empty() {
+        // The last fields, from the end, and the version without each. An empty one is one byte.
+        let last = [
+            (self.pins.is_empty(), MAP_VERSION_TIERS),
+            (self.tiers.is_empty(), MAP_VERSION_SCHEMES),
+            (self.schemes.is_empty(), MAP_VERSION_COPIES),
+        ];
+        for (_, version) in last.into_iter().take_while(|(is_empty, _)| *is_empty) {
             bytes.truncate(bytes.len() - 1);
-            bytes[0] = MAP_VERSION_SCHEMES;
-            if self.schemes.is_empty() {
-                bytes.truncate(bytes.len() - 1);
-                bytes[0] = MAP_VERSION_COPIES;
-            }
+            bytes[0] = version;
         }
         bytes
     }
@@ -268,8 +274,9 @@ impl ClusterMap {
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
         let lacks = match bytes.first() {
             Some(&MAP_VERSION_OLDEST) => ADDED.len(),
-            Some(&MAP_VERSION_COPIES) => 2,
-            Some(&MAP_VERSION_SCHEMES) => 1,
+            Some(&MAP_VERSION_COPIES) => 3,
+            Some(&MAP_VERSION_SCHEMES) => 2,
+            Some(&MAP_VERSION_TIERS) => 1,
             _ => return decode(MAP_VERSION, bytes),
         };
         decode(MAP_VERSION, &[&[MAP_VERSION], &bytes[1..], &ADDED[..lacks]].concat())

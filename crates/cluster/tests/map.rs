@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use shoal_cluster::map::Shards;
 use shoal_cluster::placement::Rules;
 use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, Tolerance, apply};
-use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Tier, Timestamp};
+use shoal_types::limits::PINS_MAX;
+use shoal_types::{BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -294,6 +295,27 @@ fn brick_of_the_hot_tier_is_replaced_by_one_of_the_hot_tier() {
     assert!(map.bricks_in(volume, Tier::Hot).any(|(_, brick)| brick.node == NodeId(3)));
     let map = done(&map, &Command::Forget { volume, bricks: vec![old] });
     assert!(!map.tiers[&volume].bricks.contains(&old));
+}
+
+#[test]
+fn map_with_pins_is_of_a_version_that_older_nodes_refuse_and_their_number_is_bounded() {
+    let map = cluster(3);
+    let plain = done(&map, &volume(&map, 3));
+    let volume = GroupId(9);
+    let pin = |ino, tier| Command::Pin { volume, ino: InodeId(ino), tier, removed: Vec::new() };
+    let pinned = done(&plain, &pin(7, Some(Tier::Hot)));
+    let bytes = pinned.encode();
+    assert_eq!((bytes[0], ClusterMap::decode(&bytes)), (5, Ok(pinned.clone())));
+    assert!(ClusterMap::decode(&[&[4], &bytes[1..]].concat()).is_err(), "it has more than version 4 has");
+    let other = done(&pinned, &pin(7, Some(Tier::Cold)));
+    assert_eq!(other.pins[&volume].get(&InodeId(7)), Some(&Tier::Cold));
+    assert_eq!(done(&other, &pin(7, None)).encode()[0], 2, "the last pin is gone");
+    let removed = Command::Pin { volume, ino: InodeId(8), tier: Some(Tier::Hot), removed: vec![InodeId(7)] };
+    assert_eq!(done(&other, &removed).pins[&volume].len(), 1);
+    let full = (0..PINS_MAX as u64).fold(plain, |map, ino| done(&map, &pin(ino, Some(Tier::Hot))));
+    assert!(refused(&full, &pin(100_000, Some(Tier::Hot))).contains("pinned already"));
+    assert_eq!(done(&full, &pin(0, Some(Tier::Cold))).pins[&volume].len(), PINS_MAX);
+    assert!(done(&full, &Command::DeleteVolume { volume }).pins.is_empty());
 }
 
 #[test]

@@ -229,6 +229,19 @@ pub const TIER_TOUCH_PART: u64 = 8;
 pub const HEAT_WINDOW_S: u64 = 3600;
 /// Cold blocks whose reads are counted; about 40 bytes each.
 pub const HEAT_BLOCKS_MAX: usize = 1 << 18;
+/// All files below pins are visited this often, for blocks that are on the wrong tier: of files that were
+/// moved to a pinned directory, or stored by a mount that did not know the pin.
+pub const PIN_WALK_EVERY: Duration = Duration::from_secs(600);
+/// They are visited again after this long if some blocks could not be moved.
+pub const PIN_WALK_RETRY: Duration = Duration::from_secs(15);
+/// What is pinned hot counts as used so many seconds in the future; renewed when half of that is left. After
+/// the pin is removed, it leaves the hot tier no sooner.
+pub const PIN_LEASE_S: u64 = 86_400;
+/// Names of a directory that are read at a time, in bytes of a reply.
+pub const PIN_LIST_BYTES: usize = 64 << 10;
+/// Blocks that are known to be pinned cold; about 24 bytes each. Reads may bring others to the hot tier,
+/// until the next visit.
+pub const PINNED_COLD_MAX: usize = 1 << 20;
 /// Blocks on the hot tier that are counted for a report: a second or so.
 pub const HOT_COUNT_MAX: u64 = 1 << 20;
 /// Records of blocks read from the store at a time.

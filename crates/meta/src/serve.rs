@@ -1,5 +1,6 @@
 //! The service: what clients request.
 
+use crate::background::pins::PinState;
 use crate::background::tier::Move;
 use crate::limits::*;
 use crate::losses::{Counter, Losses};
@@ -14,7 +15,7 @@ use shoal_namespace::{Command, Outcome, query};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::JoinHandle;
-use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Tier, Timestamp};
+use shoal_types::{BlockId, BlockInfo, BrickId, Errno, InodeId, SessionId, Statfs, Tier, Timestamp};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Grant, GrantReply,
     LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, Reclaim,
@@ -146,6 +147,11 @@ impl Server {
     /// The blocks that would be moved between the tiers now, and why; nothing is moved.
     pub fn tier_plan(&self) -> Result<Vec<Move>, MetaError> {
         self.shared.tier_plan()
+    }
+
+    /// The pin that decides for an inode, and the pins that decide for nothing any more.
+    pub fn pin_of(&self, ino: InodeId) -> Result<PinState, MetaError> {
+        self.shared.pin_of(ino)
     }
 
     /// Blocks and bytes on each brick according to the namespace, garbage that is not deleted yet included. A

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use shoal_meta::{Reason, Server, TierSettings, offline};
 use shoal_namespace::{heat, query};
 use shoal_types::{
-    BlockGroup, BlockId, BlockInfo, BrickId, Extent, InodeId, SessionId, Statfs, Tier, Timestamp,
+    BlockGroup, BlockId, BlockInfo, BrickId, Extent, FileKind, InodeId, Pins, SessionId, Statfs, Tier,
+    Timestamp,
 };
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
@@ -48,6 +49,7 @@ struct Tiers {
     holds: AtomicBool,
     tries: AtomicUsize,
     used_percent: AtomicUsize,
+    pins: Mutex<Pins>,
 }
 
 impl Tiers {
@@ -109,6 +111,9 @@ impl VolumeBlocks for Tiers {
         let used = self.used_percent.load(Ordering::SeqCst) as u64;
         Ok(Statfs { total_bytes: 1_000_000, free_bytes: (100 - used) * 10_000, ..Statfs::default() })
     }
+    fn pins(&self) -> Pins {
+        self.pins.lock().expect("lock").clone()
+    }
     fn reads(&self) -> Result<BTreeMap<BlockId, u32>, BlockError> {
         Ok(std::mem::take(&mut *self.reads.lock().expect("lock")))
     }
@@ -123,7 +128,18 @@ fn begin(dir: &std::path::Path) -> (Arc<Tiers>, Arc<Server>, Session) {
 
 /// A file with one block on a tier, written long ago.
 fn file(bricks: &Tiers, session: &mut Session, name: &str, group: BlockGroup) -> (InodeId, BlockId) {
-    let ino = session.touch(name);
+    file_in(bricks, session, InodeId::ROOT, name, group)
+}
+
+fn file_in(
+    bricks: &Tiers,
+    session: &mut Session,
+    dir: InodeId,
+    name: &str,
+    group: BlockGroup,
+) -> (InodeId, BlockId) {
+    let (ino, create) = session.create(dir, name, FileKind::Regular);
+    session.commit(&[create]);
     let (id, mut op) = session.block(bricks.on(&group), ino, 0, name.as_bytes().repeat(2000));
     place(&mut op, group);
     session.commit(&[op]);
@@ -292,4 +308,76 @@ fn detached_hot_tier_is_emptied_and_reports_for_how_long_it_is_empty() {
     eventually("it is empty", || server.tier_state().expect("state").empty_s > 0);
     server.set_tiers(Some(SETTINGS));
     assert_eq!(server.tier_state().expect("state").empty_s, 0);
+}
+
+fn directory(session: &mut Session, parent: InodeId, name: &str) -> InodeId {
+    let (ino, create) = session.create(parent, name, FileKind::Directory);
+    session.commit(&[create]);
+    ino
+}
+
+#[test]
+fn pinned_content_moves_to_its_tier_and_stays_there_whatever_its_age_is() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (bricks, server, mut session) = begin(dir.path());
+    let hot_dir = directory(&mut session, InodeId::ROOT, "hot");
+    let inner = directory(&mut session, hot_dir, "inner");
+    let cold_dir = directory(&mut session, hot_dir, "cold");
+    let (_, promoted) = file_in(&bricks, &mut session, inner, "promoted", cold());
+    let (_, kept) = file_in(&bricks, &mut session, hot_dir, "kept", hot());
+    let (_, nearest) = file_in(&bricks, &mut session, cold_dir, "nearest pin wins", hot());
+    let (single, alone) = file_in(&bricks, &mut session, cold_dir, "a file of its own", cold());
+    let (_, other) = file(&bricks, &mut session, "other", hot());
+    let pins = [(hot_dir, Tier::Hot), (cold_dir, Tier::Cold), (single, Tier::Hot)];
+    *bricks.pins.lock().expect("lock") = pins.into();
+
+    server.set_tiers(Some(TierSettings { paused: true, ..SETTINGS }));
+    let plan = server.tier_plan().expect("plan");
+    let of = |id| plan.iter().find(|one| one.id == id && one.reason == Reason::Pinned).map(|one| one.to);
+    assert_eq!((of(promoted), of(alone)), (Some(Tier::Hot), Some(Tier::Hot)), "{plan:?}");
+    assert_eq!((of(nearest), of(kept), of(other)), (Some(Tier::Cold), None, None), "{plan:?}");
+    assert!(plan.iter().all(|one| one.id != kept), "it was not used for long, and stays: {plan:?}");
+
+    server.set_tiers(Some(SETTINGS));
+    eventually("each is on its tier", || {
+        [promoted, kept, alone].iter().all(|id| group_of(&session, *id) == hot())
+            && [nearest, other].iter().all(|id| group_of(&session, *id) == cold())
+    });
+    // Even a tier that is too full keeps what is pinned.
+    bricks.used_percent.store(95, Ordering::SeqCst);
+    eventually("what is pinned is noted", || {
+        let since = |id| heat::hot(server.replica().store().as_ref(), id).expect("read").map(|it| it.since);
+        let now = heat::seconds(Timestamp::now());
+        [promoted, kept, alone].iter().all(|id| since(*id) > Some(now + 3600))
+    });
+    assert!(server.tier_plan().expect("plan").is_empty());
+    let state = server.pin_of(inner).expect("asked");
+    assert_eq!((state.exists, state.nearest, state.removed), (true, Some((hot_dir, Tier::Hot)), vec![]));
+
+    // Reads do not bring back what is pinned cold.
+    bricks.used_percent.store(10, Ordering::SeqCst);
+    bricks.reads.lock().expect("lock").insert(nearest, 100);
+    eventually("the reads were taken", || bricks.reads.lock().expect("lock").is_empty());
+    assert!(server.tier_plan().expect("plan").is_empty());
+
+    // And when the tier is detached, pins do not hold it.
+    server.set_tiers(Some(TierSettings { detaching: true, ..SETTINGS }));
+    eventually("all is cold", || bricks.hot.count() == 0);
+    drop((session, server));
+    assert_consistent(&offline::open(dir.path()).expect("offline"));
+}
+
+#[test]
+fn pins_of_removed_directories_are_reported_and_pinned_files_are_found_after_the_pin_has_changed() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let (bricks, server, mut session) = begin(dir.path());
+    let parent = directory(&mut session, InodeId::ROOT, "d");
+    let (ino, id) = file_in(&bricks, &mut session, parent, "f", cold());
+    server.set_tiers(Some(SETTINGS));
+    *bricks.pins.lock().expect("lock") = [(parent, Tier::Hot), (InodeId(999_999), Tier::Cold)].into();
+    eventually("it is hot", || group_of(&session, id) == hot());
+    assert_eq!(server.pin_of(ino).expect("asked").removed, [InodeId(999_999)]);
+    *bricks.pins.lock().expect("lock") = [(parent, Tier::Cold)].into();
+    eventually("it is cold again", || group_of(&session, id) == cold());
+    assert!(!server.pin_of(InodeId(999_999)).expect("asked").exists);
 }

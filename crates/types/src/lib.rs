@@ -12,6 +12,7 @@ mod id;
 pub mod limits;
 mod name;
 mod origin;
+mod pins;
 mod size;
 mod time;
 
@@ -22,5 +23,6 @@ pub use group::{BRICK_NUMBER_MAX, BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYT
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError, XattrName, XattrNameError};
 pub use origin::{Origin, Process};
+pub use pins::{Pins, nearest_pin};
 pub use size::parse_bytes;
 pub use time::Timestamp;

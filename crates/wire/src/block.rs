@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Pins, SessionId, Statfs, Tier};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -170,6 +170,21 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// fewer, but never too few to survive the next failure. Returns the bricks that have the block durably.
     /// Storing the same block again is allowed.
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError>;
+    /// [`store`](Self::store) for content that is pinned to a tier; `None`: it is not pinned. What is pinned
+    /// cold is stored there, anything else on the hot tier if there is one that has room.
+    fn store_pinned(
+        &self,
+        id: BlockId,
+        parts: &[Bytes],
+        pin: Option<Tier>,
+    ) -> Result<BlockGroup, BlockError> {
+        let _ = pin;
+        self.store(id, parts)
+    }
+    /// The pinned directories and files of the volume, as far as they are known here.
+    fn pins(&self) -> Pins {
+        Pins::new()
+    }
     /// Reads from any brick of the block's group, checked against the block's checksums. The result is
     /// [`BlockError::Missing`] only if each brick of the group lacks the block or has a damaged copy. Then
     /// the block was collected, or moved to another group.

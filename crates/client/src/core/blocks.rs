@@ -6,14 +6,14 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
-use shoal_types::{BlockId, SessionId};
+use shoal_types::{BlockId, InodeId, SessionId};
 use std::collections::BTreeMap;
 
 /// A task of the session for a block.
 #[derive(Debug)]
 pub(crate) enum BlockTask {
-    /// Store it; these are the parts of its content.
-    Store(BlockId, Vec<Bytes>),
+    /// Store it for this file; these are the parts of its content.
+    Store(BlockId, InodeId, Vec<Bytes>),
     /// Delete it: it was stored, and no operation will name it.
     Discard(BlockId),
 }
@@ -21,6 +21,8 @@ pub(crate) enum BlockTask {
 /// A block that is not durable yet.
 #[derive(Debug)]
 struct Pending {
+    /// The file that it is written for.
+    ino: InodeId,
     parts: Vec<Bytes>,
     len: u32,
     open: bool,
@@ -87,12 +89,13 @@ impl Blocks {
 
     /// Begins a block. Numbers ascend, and the open batch names the block first. So all blocks of a batch
     /// have higher numbers than those of earlier batches, and the servers treat skipped numbers as garbage.
-    pub(super) fn begin(&mut self) -> BlockId {
+    pub(super) fn begin(&mut self, ino: InodeId) -> BlockId {
         let id = self.next_id();
         self.next += 1;
         self.pending.insert(
             id,
             Pending {
+                ino,
                 parts: Vec::new(),
                 len: 0,
                 open: true,
@@ -219,7 +222,7 @@ impl Blocks {
         let stores = ready.drain(..).filter_map(|id| {
             let block = pending.get_mut(&id)?;
             block.taken = true;
-            Some(BlockTask::Store(id, block.parts.clone()))
+            Some(BlockTask::Store(id, block.ino, block.parts.clone()))
         });
         stores.chain(unwanted.drain(..).map(BlockTask::Discard)).collect()
     }

@@ -304,7 +304,7 @@ impl Core {
                 rest.push(part.slice(fits..));
             }
         }
-        let id = self.blocks.begin();
+        let id = self.blocks.begin(ino);
         for part in fitting {
             self.blocks.append(id, part);
         }

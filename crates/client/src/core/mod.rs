@@ -47,8 +47,9 @@ pub(crate) use retry_reservations::UNKNOWN_THREAD;
 use rights::Rights;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Dentry, Fault, Op, ops};
-use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
+use shoal_types::{BatchSeq, Errno, InodeId, Name, Pins, SessionId, Tier, nearest_pin};
 use shoal_wire::Want;
+use std::convert::Infallible;
 use std::ops::Range;
 use writers::Writers;
 
@@ -268,6 +269,12 @@ impl Core {
         if dies {
             self.inode_deleted(ino);
         }
+    }
+
+    /// The tier that a file is pinned to, as far as the directories above it are cached.
+    pub(crate) fn pin_of(&self, ino: InodeId, pins: &Pins) -> Option<Tier> {
+        let parent = |at| Ok::<_, Infallible>(self.cache.peek(at).map(|node| node.inode.parent));
+        nearest_pin(pins, ino, parent).unwrap_or_default().map(|(_, tier)| tier)
     }
 
     /// The number for a new inode.

@@ -14,9 +14,16 @@ use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
 
 impl Inner {
-    pub(super) fn store(self: &Arc<Inner>, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+    /// Stores a new block. `pin`: the tier that its file is pinned to, if it is.
+    pub(super) fn store(
+        self: &Arc<Inner>,
+        id: BlockId,
+        parts: &[Bytes],
+        pin: Option<Tier>,
+    ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        match self.store_hot(&map, id, parts) {
+        let hot = if pin == Some(Tier::Cold) { None } else { self.store_hot(&map, id, parts) };
+        match hot {
             Some(group) => Ok(group),
             None => self.store_on(&map, Target::cold(), id, parts),
         }

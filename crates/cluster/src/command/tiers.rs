@@ -3,7 +3,8 @@
 use super::volumes::Redundancy;
 use super::{Applied, Outcome, bricks, volume_mut};
 use crate::map::{BrickState, ClusterMap, HotTier};
-use shoal_types::{GroupId, NodeId};
+use shoal_types::limits::PINS_MAX;
+use shoal_types::{GroupId, InodeId, NodeId, Tier};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -64,5 +65,31 @@ pub(super) fn remove(map: &mut ClusterMap, volume: GroupId) -> Applied {
     let gone = tier.bricks.clone();
     bricks::set_state(map, &Vec::from_iter(gone), BrickState::Gone);
     map.tiers.remove(&volume);
+    Ok(Outcome::Done)
+}
+
+pub(super) fn pin(
+    map: &mut ClusterMap,
+    volume: GroupId,
+    ino: InodeId,
+    tier: Option<Tier>,
+    removed: &[InodeId],
+) -> Applied {
+    volume_mut(map, volume)?;
+    let pins = map.pins.entry(volume).or_default();
+    pins.retain(|ino, _| !removed.contains(ino));
+    match tier {
+        Some(tier) => drop(pins.insert(ino, tier)),
+        None => drop(pins.remove(&ino)),
+    }
+    if pins.len() > PINS_MAX {
+        return Err(format!(
+            "{PINS_MAX} directories and files are pinned already; pin a directory above several of them, or remove a pin \
+             with `shoal tier pin PATH auto`"
+        ));
+    }
+    if pins.is_empty() {
+        map.pins.remove(&volume);
+    }
     Ok(Outcome::Done)
 }

@@ -243,6 +243,7 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
     map.arbiters.remove(&id);
     map.schemes.remove(&id);
     map.tiers.remove(&id);
+    map.pins.remove(&id);
     Ok(Outcome::Done)
 }
 

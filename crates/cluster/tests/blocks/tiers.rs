@@ -57,6 +57,19 @@ fn hot_tier_that_is_full_or_lacks_a_brick_leaves_new_blocks_to_the_cold_one() {
 }
 
 #[test]
+fn content_that_is_pinned_cold_is_stored_on_the_cold_tier() {
+    let (world, blocks) = tiered();
+    for (seq, pin, expected) in
+        [(1, Some(Tier::Cold), group(&[1, 2, 3])), (2, Some(Tier::Hot), hot()), (3, None, hot())]
+    {
+        assert_eq!(blocks.store_pinned(id(seq), &[content(seq, 100)], pin), Ok(expected));
+    }
+    world.mem(HOT[0]).set_full(true);
+    let stored = blocks.store_pinned(id(4), &[content(4, 100)], Some(Tier::Hot)).unwrap();
+    assert_eq!(stored, group(&[1, 2, 3]), "a full hot tier is no error");
+}
+
+#[test]
 fn hot_tier_that_is_being_detached_gets_no_new_blocks() {
     let (world, blocks) = tiered();
     world.change(Command::DetachTier { volume: VOLUME, start: true });

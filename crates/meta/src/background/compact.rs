@@ -7,6 +7,7 @@
 //! the extents up again.
 
 use super::Trouble;
+use super::pins::Finder;
 use crate::limits::*;
 use crate::shared::Shared;
 use bytes::Bytes;
@@ -148,7 +149,8 @@ impl Compactor {
             }
         };
         let block = self.next_id(shared)?;
-        let group = shared.bricks.store(block, &parts)?;
+        let pin = Finder::new(&shared.bricks.pins()).nearest(&shared.store, ino)?.map(|(_, tier)| tier);
+        let group = shared.bricks.store_pinned(block, &parts, pin)?;
         if shared.background.stopped() {
             // Leadership was lost meanwhile: the next leader, perhaps this replica, may have deleted the
             // block as garbage.

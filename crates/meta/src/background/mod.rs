@@ -8,6 +8,7 @@
 mod collect;
 mod compact;
 pub(crate) mod heal;
+pub(crate) mod pins;
 mod place;
 mod reap;
 mod sweep;

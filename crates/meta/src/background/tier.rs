@@ -6,6 +6,9 @@
 //! often. Bricks count reads, and the mover takes the counts every second: reads of hot blocks go into the
 //! index, those of cold blocks are kept in memory.
 //!
+//! Below a pin ([`pins`](super::pins)) neither age, fill nor reads decide: what is pinned hot stays there, or
+//! is moved there as long as the tier has room, and what is pinned cold leaves.
+//!
 //! **Promises.** A block is not moved while it is being healed, or for some seconds after it was used or its
 //! file was changed. All copies or shards are on the other tier, and were read back from disk, before the new
 //! place is committed to the log; then the old ones are deleted. A command for a block that has been placed
@@ -14,9 +17,11 @@
 //! **Runs** on the leader alone. The index is replicated, so a new leader continues with it. The counts of
 //! reads of cold blocks begin at 0 again.
 
+use super::pins::{Finder, Walk};
 use super::{Trouble, place};
 use crate::limits::{
-    CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, TIER_EVERY, TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_TOUCH_PART,
+    CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, PIN_LEASE_S, PIN_WALK_EVERY, PIN_WALK_RETRY, TIER_EVERY,
+    TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_TOUCH_PART,
 };
 use crate::shared::Shared;
 use crate::tasks::{TierSettings, TierState};
@@ -26,8 +31,8 @@ use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::limits::PLACE_BLOCKS_MAX;
 use shoal_namespace::records::BlockRecord;
 use shoal_namespace::{Command, TreeError, heat, query};
-use shoal_runtime::time::Duration;
-use shoal_types::{BlockId, InodeId, Statfs, Tier, Timestamp};
+use shoal_runtime::time::{Duration, Instant};
+use shoal_types::{BlockId, InodeId, Pins, Statfs, Tier, Timestamp};
 use shoal_wire::{BlockError, MetaError};
 use std::collections::{HashMap, HashSet};
 
@@ -42,6 +47,8 @@ pub enum Reason {
     Full(u64),
     /// It was read this often.
     Read(u32),
+    /// Its file is pinned to the other tier.
+    Pinned,
 }
 
 /// A block that is to be moved.
@@ -105,13 +112,18 @@ impl Scales {
     /// Whether a cold block that was read so often moves to the hot tier, which it leaves not too full.
     fn promotion(&mut self, reads: u32, bytes: u32) -> Option<Reason> {
         let wanted = self.settings.promote_reads;
+        (wanted > 0 && reads >= wanted && self.takes(bytes)).then_some(Reason::Read(reads))
+    }
+
+    /// Whether the hot tier takes a block, which leaves it not too full.
+    fn takes(&mut self, bytes: u32) -> bool {
         let used = u128::from(self.used_bytes) + u128::from(bytes);
         let fits = used * 100 <= u128::from(self.total_bytes) * u128::from(self.settings.high_percent);
-        if self.settings.detaching || wanted == 0 || reads < wanted || !fits {
-            return None;
+        if fits && !self.settings.detaching {
+            self.used_bytes += u64::from(bytes);
+            return true;
         }
-        self.used_bytes += u64::from(bytes);
-        Some(Reason::Read(reads))
+        false
     }
 }
 
@@ -124,16 +136,20 @@ struct Plan {
     next: At,
     /// There may be more.
     is_cut: bool,
+    /// Blocks that would leave if they were not pinned hot.
+    pinned: Vec<BlockId>,
 }
 
 /// Plans moves. Demotions are looked for in the index behind `after`.
 fn plan(
     store: &(impl KvRead + ?Sized),
     scales: &mut Scales,
+    pins: &Pins,
     hottest: &[(BlockId, u32)],
     mut after: At,
 ) -> Result<Plan, TreeError> {
-    let mut moves = Vec::new();
+    let (mut moves, mut pinned) = (Vec::new(), Vec::new());
+    let mut finder = Finder::new(pins);
     let mut looked = 0;
     let mut next = None;
     let used = |id| Ok::<_, TreeError>(query::block(store, id)?.filter(|block: &BlockRecord| block.refs > 0));
@@ -143,7 +159,7 @@ fn plan(
             break;
         }
         for (since, id) in page {
-            if moves.len() >= TIER_PLAN_MAX || looked >= TIER_LOOK_MAX {
+            if moves.len().max(pinned.len()) >= TIER_PLAN_MAX || looked >= TIER_LOOK_MAX {
                 next = after;
                 break 'index;
             }
@@ -159,7 +175,21 @@ fn plan(
                 continue;
             }
             let bytes = block.info.len;
-            let Some(reason) = scales.demotion(since, bytes) else { break 'index };
+            let before = scales.surplus_bytes;
+            let Some(mut reason) = scales.demotion(since, bytes) else { break 'index };
+            if reason != Reason::Detach
+                && let Some(owner) = owner
+            {
+                match finder.nearest(store, owner)? {
+                    Some((_, Tier::Hot)) => {
+                        scales.surplus_bytes = before;
+                        pinned.push(id);
+                        continue;
+                    }
+                    Some((_, Tier::Cold)) => reason = Reason::Pinned,
+                    None => {}
+                }
+            }
             moves.push(Move { id, owner, bytes, to: Tier::Cold, reason });
         }
     }
@@ -173,7 +203,7 @@ fn plan(
             moves.push(Move { id: *id, owner: None, bytes, to: Tier::Hot, reason });
         }
     }
-    Ok(Plan { moves, next, is_cut })
+    Ok(Plan { moves, next, is_cut, pinned })
 }
 
 /// Whether a file was changed within the last seconds. Its clock may be a little ahead of this one.
@@ -190,6 +220,28 @@ fn hottest(shared: &Shared, settings: TierSettings) -> Vec<(BlockId, u32)> {
     }
 }
 
+/// The moves of blocks that a visit of pinned files has found, and whether some have to wait.
+fn pinned_moves(
+    store: &(impl KvRead + ?Sized),
+    scales: &mut Scales,
+    misplaced: &[(BlockId, InodeId, Tier)],
+) -> Result<(Vec<Move>, bool), TreeError> {
+    let (mut moves, mut waits) = (Vec::new(), false);
+    for (id, ino, to) in misplaced {
+        let Some(block) = query::block(store, *id)? else { continue };
+        let bytes = block.info.len;
+        let may_move = match to {
+            Tier::Hot => scales.takes(bytes),
+            Tier::Cold => !is_in_use(store, *ino, scales)?,
+        };
+        waits |= !may_move;
+        if may_move {
+            moves.push(Move { id: *id, owner: Some(*ino), bytes, to: *to, reason: Reason::Pinned });
+        }
+    }
+    Ok((moves, waits))
+}
+
 fn now() -> u64 {
     heat::seconds(Timestamp::now())
 }
@@ -201,8 +253,15 @@ impl Shared {
         let Some(settings) = self.tiering.settings() else { return Ok(Vec::new()) };
         let mut scales = Scales::new(settings, now(), self.bricks.room_in(Tier::Hot).ok());
         let hottest = hottest(self, settings);
-        let plan = plan(&self.store.snapshot(), &mut scales, &hottest, None);
-        Ok(self.tree(plan)?.moves)
+        let (state, pins) = (self.store.snapshot(), self.bricks.pins());
+        let mut moves = self.tree(plan(&state, &mut scales, &pins, &hottest, None))?.moves;
+        if !pins.is_empty() && !settings.detaching {
+            let found = self.tree(Walk::new(&pins).step(&state, now(), TIER_LOOK_MAX))?;
+            let known: HashSet<BlockId> = moves.iter().map(|one| one.id).collect();
+            let more = self.tree(pinned_moves(&state, &mut scales, &found.misplaced))?.0;
+            moves.extend(more.into_iter().filter(|one| !known.contains(&one.id)));
+        }
+        Ok(moves)
     }
 
     /// The fill of the tiers.
@@ -227,6 +286,16 @@ struct Mover {
     after: At,
     /// Blocks that were moved since the counts of reads were last taken: the mover has read them itself.
     moved: HashSet<BlockId>,
+    pins: Pins,
+    /// The visit of pinned files that is under way.
+    walk: Option<Walk>,
+    /// When the next one begins.
+    walk_at: Option<Instant>,
+    /// Some blocks could not be moved in this visit.
+    walk_waits: bool,
+    /// Blocks that are pinned cold, as the last visit found them. Before the first one nothing is known.
+    cold: HashSet<BlockId>,
+    knows_cold: bool,
 }
 
 /// Runs until stopped.
@@ -252,6 +321,7 @@ pub(crate) fn run(shared: &Shared) {
 impl Mover {
     /// Takes the counts of reads, and moves the planned blocks. Returns whether to plan again at once.
     fn look(&mut self, shared: &Shared, settings: TierSettings) -> Result<bool, Trouble> {
+        self.note_pins(shared);
         self.note_reads(shared, settings)?;
         let is_empty = heat::longest_unused(&shared.store, None, 1)?.is_empty();
         shared.tiering.note_empty(settings.detaching && is_empty);
@@ -262,16 +332,74 @@ impl Mover {
         let mut scales = Scales::new(settings, now(), room);
         let is_full = scales.surplus_bytes > 0;
         let hottest = hottest(shared, settings);
-        let plan = plan(&shared.store.snapshot(), &mut scales, &hottest, self.after)?;
+        let plan = plan(&shared.store.snapshot(), &mut scales, &self.pins, &hottest, self.after)?;
         self.after = plan.next;
+        keep_hot(shared, &plan.pinned)?;
+        let is_walking = self.visit_pinned(shared, settings, &mut scales)?;
         for page in plan.moves.chunks(HEAL_PAGE) {
             if shared.tiering.is_over() || shared.leads().is_err() {
                 return Ok(false);
             }
-            self.carry_out(shared, page)?;
+            self.carry_out(shared, page, Timestamp::now())?;
         }
         // Bricks report the use of the tier with a delay.
-        Ok(plan.is_cut && !is_full)
+        Ok((plan.is_cut && !is_full) || is_walking)
+    }
+
+    /// Takes the next step of a visit to all pinned files, and moves what it finds on the wrong tier. Returns
+    /// whether more of it is to come.
+    fn visit_pinned(
+        &mut self,
+        shared: &Shared,
+        settings: TierSettings,
+        scales: &mut Scales,
+    ) -> Result<bool, Trouble> {
+        if self.pins.is_empty() || settings.detaching {
+            return Ok(false);
+        }
+        if self.walk.is_none() && self.walk_at.is_none_or(|at| at <= Instant::now()) {
+            (self.walk, self.walk_waits) = (Some(Walk::new(&self.pins)), false);
+        }
+        let Some(walk) = &mut self.walk else { return Ok(false) };
+        let state = shared.store.snapshot();
+        let found = walk.step(&state, now(), TIER_LOOK_MAX)?;
+        if found.is_done {
+            self.cold = std::mem::take(&mut walk.cold);
+            self.knows_cold = true;
+            self.walk = None;
+        }
+        keep_hot(shared, &found.leases)?;
+        let (moves, waits) = pinned_moves(&state, scales, &found.misplaced)?;
+        self.walk_waits |= waits;
+        let failed = shared.tiering.status().failed;
+        for page in moves.chunks(HEAL_PAGE) {
+            if shared.tiering.is_over() || shared.leads().is_err() {
+                return Ok(false);
+            }
+            self.carry_out(shared, page, leased_until())?;
+        }
+        self.walk_waits |= shared.tiering.status().failed != failed;
+        if found.is_done {
+            let pause = if self.walk_waits { PIN_WALK_RETRY } else { PIN_WALK_EVERY };
+            self.walk_at = Some(Instant::now() + pause);
+        }
+        Ok(!found.is_done)
+    }
+
+    /// Takes in the pins. If they have changed, all pinned files are visited at once.
+    fn note_pins(&mut self, shared: &Shared) {
+        let pins = shared.bricks.pins();
+        if pins != self.pins {
+            (self.walk, self.walk_at) = (None, None);
+            (self.cold, self.knows_cold) = (HashSet::new(), false);
+            self.pins = pins;
+        }
+    }
+
+    /// Whether reads may bring a block to the hot tier, as far as pins decide.
+    fn may_promote(&self, id: BlockId) -> bool {
+        let is_known = self.knows_cold || !self.pins.values().any(|tier| *tier == Tier::Cold);
+        is_known && !self.cold.contains(&id)
     }
 
     fn note_reads(&mut self, shared: &Shared, settings: TierSettings) -> Result<(), Trouble> {
@@ -282,7 +410,7 @@ impl Mover {
         shared.tiering.heat.lock().expire(now);
         for (id, count) in reads.into_iter().filter(|(id, _)| !own.contains(id)) {
             match query::block(&shared.store, id)?.filter(|block| block.refs > 0) {
-                Some(block) if block.info.group.tier() == Tier::Cold => {
+                Some(block) if block.info.group.tier() == Tier::Cold && self.may_promote(id) => {
                     shared.tiering.heat.lock().add(id, count);
                 }
                 Some(_) if heat::hot(&shared.store, id)?.is_some_and(|hot| hot.since < known_before) => {
@@ -297,7 +425,8 @@ impl Mover {
         Ok(())
     }
 
-    fn carry_out(&mut self, shared: &Shared, page: &[Move]) -> Result<(), Trouble> {
+    /// Moves blocks. On the hot tier they count as used at `time`.
+    fn carry_out(&mut self, shared: &Shared, page: &[Move], time: Timestamp) -> Result<(), Trouble> {
         let term = shared.leads()?;
         let to: HashMap<BlockId, Tier> = page.iter().map(|one| (one.id, one.to)).collect();
         let claimed = shared.heal.claim(&page.iter().map(|one| one.id).collect::<Vec<_>>());
@@ -306,7 +435,6 @@ impl Mover {
             Some(tier) => copy_one(shared, id, *tier),
             None => Ok(None),
         });
-        let time = Timestamp::now();
         let moved = |block: &Placed, bytes| {
             shared.tiering.heat.lock().forget(block.id);
             shared.tiering.note(|status| match block.to.tier() {
@@ -326,6 +454,20 @@ impl Mover {
         shared.heal.release(&claimed);
         outcome
     }
+}
+
+/// Until when blocks that are pinned hot count as used.
+fn leased_until() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp { secs: now.secs.saturating_add_unsigned(PIN_LEASE_S), ..now }
+}
+
+/// Notes that blocks are pinned hot: they come behind all that may leave the hot tier.
+fn keep_hot(shared: &Shared, blocks: &[BlockId]) -> Result<(), Trouble> {
+    for blocks in blocks.chunks(PLACE_BLOCKS_MAX) {
+        shared.propose(&Command::Touch { blocks: blocks.to_vec(), time: leased_until() })?;
+    }
+    Ok(())
 }
 
 /// Copies a block to the other tier, unless it is there already or not in use any more.
@@ -408,7 +550,7 @@ mod tests {
         let mut roomy = scales(SETTINGS, 900);
         assert_eq!((roomy.promotion(2, 10), roomy.promotion(3, 10)), (None, Some(Reason::Read(3))));
         let mut tight = scales(SETTINGS, 150);
-        assert_eq!(tight.promotion(5, 51), None);
+        assert_eq!((tight.promotion(5, 51), tight.takes(51)), (None, false));
         assert_eq!((tight.promotion(5, 50), tight.promotion(5, 1)), (Some(Reason::Read(5)), None));
         let never = TierSettings { promote_reads: 0, ..SETTINGS };
         assert_eq!(scales(never, 900).promotion(100, 10), None);

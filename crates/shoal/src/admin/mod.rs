@@ -297,6 +297,15 @@ pub enum AdminRequest {
         /// The step.
         step: TierStep,
     },
+    /// Pins a directory or file to a tier, or reports its pin: [`AdminAnswer::Pin`].
+    Pin {
+        /// The volume.
+        name: String,
+        /// The inode number of the directory or file.
+        inode: u64,
+        /// The step.
+        step: PinStep,
+    },
 }
 
 /// A step of profiling.
@@ -438,6 +447,8 @@ pub enum AdminAnswer {
     Tiers(TierReport),
     /// What would be moved between them.
     TierPlan(TierPlanReport),
+    /// The pin of a directory or file.
+    Pin(PinReport),
     /// How blocks are stored.
     Conversion(ConversionReport),
 }

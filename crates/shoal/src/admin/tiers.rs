@@ -53,6 +53,47 @@ pub struct TierReport {
     pub failures: u64,
     /// The last error.
     pub last_error: Option<String>,
+    /// Pinned directories and files.
+    #[serde(default)]
+    pub pins: Vec<PinnedPath>,
+}
+
+/// A pinned directory or file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PinnedPath {
+    /// Its path from the root of the volume; none if it was not found, or no longer exists.
+    pub path: Option<String>,
+    /// Its inode number.
+    pub inode: u64,
+    /// `hot` or `cold`.
+    pub pinned: String,
+}
+
+/// What to do with the pin of a directory or file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinStep {
+    /// Report it.
+    Show,
+    /// Its content belongs on the hot tier.
+    Hot,
+    /// Its content belongs on the cold tier.
+    Cold,
+    /// It has no pin of its own.
+    Auto,
+}
+
+/// The pin of a directory or file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PinReport {
+    /// The volume.
+    pub volume: String,
+    /// `hot` or `cold`; none: age, fill and reads decide.
+    pub pinned: Option<String>,
+    /// The directory whose pin it is, if it is not its own.
+    pub inherited_from: Option<String>,
+    /// Whether the volume has a hot tier.
+    pub has_hot_tier: bool,
 }
 
 /// What would be moved now.

@@ -26,6 +26,7 @@ mod sizes;
 mod stats;
 mod status;
 mod sync;
+mod tier;
 mod top;
 mod tune;
 mod umount;
@@ -55,6 +56,7 @@ On several:
   shoal mount node1,node2,node3:/web /mnt/web
   shoal cluster status                   what runs, and what needs attention
   shoal events                           what has happened
+  shoal tier pin /mnt/web/db hot         keep this directory on the hot tier of its volume
   shoal top web                          what a volume does, live
 
 Anywhere:
@@ -102,6 +104,7 @@ enum Command {
     Peer(peer::Peer),
     Pool(peer::Pool),
     Volume(volume::Volume),
+    Tier(tier::Tier),
     Client(client::Client),
     Csi(csi::Csi),
     #[command(hide = true)]
@@ -148,6 +151,7 @@ impl Cli {
                     Command::Peer(peer) => peer.run(mode),
                     Command::Pool(pool) => pool.run(),
                     Command::Volume(volume) => volume.run(mode),
+                    Command::Tier(tier) => tier.run(),
                     Command::Client(client) => client.run(mode),
                     Command::Manual(manual) => manual.run(),
                     Command::Up(_)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
 use shoal_meta::{
-    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, SchemeUse, SessionInfo, TierState,
+    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PinState, SchemeUse, SessionInfo, TierState,
 };
 use shoal_net::{Link, NetError, Service};
 use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
@@ -76,6 +76,8 @@ pub enum Ask {
     Schemes { volume: GroupId },
     /// How many further losses the blocks of a volume survive: [`Answer::Losses`]. For its leader.
     Losses { volume: GroupId },
+    /// The pin that decides for a file or directory: [`Answer::Pin`]. For the volume's leader.
+    Pin { volume: GroupId, ino: InodeId },
 }
 
 /// The answer to a request.
@@ -129,6 +131,8 @@ pub enum Answer {
     Schemes(Vec<SchemeUse>),
     /// How many further losses blocks survive.
     Losses(Losses),
+    /// The pin of an inode.
+    Pin(PinState),
 }
 
 /// A session, as the volume's leader knows it.

@@ -192,6 +192,9 @@ impl ServerContext {
                 self.led(*volume, |group| group.server().schemes().map(Answer::Schemes))
             }
             Ask::Losses { volume } => self.led(*volume, |group| group.server().losses().map(Answer::Losses)),
+            Ask::Pin { volume, ino } => {
+                self.led(*volume, |group| group.server().pin_of(*ino).map(Answer::Pin))
+            }
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
             Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {

@@ -131,3 +131,79 @@ fn files_keep_their_bytes_while_they_move_between_tiers_and_the_hot_one_is_detac
     assert!(fs::read(mount.path().join("old")).expect("read") == pattern(99, FILE_BYTES));
     mount.unmount();
 }
+
+/// Blocks that were moved since the leader's server started: to the cold tier and to the hot one.
+fn moved(cluster: &Cluster) -> Result<(u64, u64), String> {
+    let status = status(cluster)?;
+    let figure = |key: &str| status[key].as_u64().ok_or_else(|| status.to_string());
+    Ok((figure("demoted_blocks")?, figure("promoted_blocks")?))
+}
+
+#[test]
+fn pinned_directories_keep_their_tier_through_renames_and_new_files() {
+    let cluster = Cluster::with_volume(3);
+    let mount = cluster.mount();
+    let (hot, cold) = (mount.path().join("hot"), mount.path().join("cold"));
+    let pin = |path: &Path, to: &[&str]| {
+        let command = cluster.shoal(1).arg("tier").arg("pin").arg(path);
+        to.iter().fold(command, |command, word| command.arg(word)).outcome().to_string()
+    };
+    fs::create_dir_all(hot.join("below")).expect("created");
+    fs::create_dir(&cold).expect("created");
+    let write_in = |dir: &Path, seed: u64| {
+        fs::write(dir.join("file"), pattern(seed, FILE_BYTES)).expect("written");
+        File::open(dir.join("file")).and_then(|file| file.sync_all()).expect("synced");
+    };
+    // Without a hot tier it is accepted, and said to be without effect.
+    let said = pin(&hot, &["hot"]);
+    assert!(said.contains("hot") && said.contains("no hot tier"), "{said}");
+    write_in(&hot.join("below"), 1);
+    set(&cluster, "tier.promote-reads", "0");
+    volume(&cluster, &format!("tier v attach replica 2 {} {}", hot_path(&cluster, 1), hot_path(&cluster, 2)));
+    assert!(pin(&cold, &["cold"]).contains("cold"));
+    assert!(pin(&hot.join("below/file"), &[]).contains("inherited from /hot"));
+    assert!(pin(mount.path(), &[]).contains("auto"));
+    let elsewhere = pin(&cluster.local(), &["hot"]);
+    assert!(elsewhere.contains("is not on a Shoal volume"), "{elsewhere}");
+
+    // What was there is promoted in the background.
+    eventually("pinned content is hot", PATIENCE_S, || match (moved(&cluster)?, status(&cluster)?) {
+        ((_, 2..), _) => Ok(()),
+        (_, status) => Err(status.to_string()),
+    });
+    let shown = volume(&cluster, "tier v status");
+    assert!(shown.contains("Pinned hot: /hot") && shown.contains("Pinned cold: /cold"), "{shown}");
+
+    // A mount that knows the pins stores new content where it belongs, below a renamed directory, too.
+    mount.unmount();
+    let mount = cluster.mount();
+    let hot_blocks = || status(&cluster).map(|status| status["hot_blocks"].as_u64());
+    let before = hot_blocks().expect("status");
+    let renamed = mount.path().join("renamed");
+    fs::rename(&cold, &renamed).expect("renamed");
+    fs::create_dir(renamed.join("new")).expect("created");
+    write_in(&renamed.join("new"), 2);
+    assert_eq!(hot_blocks().expect("status"), before, "it was stored cold");
+    assert!(pin(&renamed.join("new/file"), &[]).contains("inherited from /renamed"));
+
+    // Age decides for everything else.
+    write_in(mount.path(), 3);
+    set(&cluster, "tier.demote-after", "1s");
+    eventually("what is not pinned is cold", PATIENCE_S, || {
+        let blocks = hot_blocks()?;
+        if blocks == before {
+            Ok(())
+        } else {
+            Err(format!("{blocks:?} instead of {before:?} blocks are hot"))
+        }
+    });
+    // Pinned cold, what is hot leaves; a removed pin leaves it to its age.
+    assert!(pin(&hot.join("below"), &["cold"]).contains("cold"));
+    wait(&cluster, "nothing is hot", |status| status["hot_blocks"] == 0);
+    assert!(pin(&hot.join("below"), &["auto"]).contains("auto"));
+    wait(&cluster, "it is hot again", |status| status["hot_blocks"].as_u64() == before);
+    for (path, seed) in [(hot.join("below"), 1), (renamed.join("new"), 2), (mount.path().to_owned(), 3)] {
+        assert!(fs::read(path.join("file")).expect("read") == pattern(seed, FILE_BYTES), "{path:?}");
+    }
+    mount.unmount();
+}

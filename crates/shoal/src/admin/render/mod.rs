@@ -21,7 +21,7 @@ pub use heal::{conversion, heal, rebalance, removal};
 pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};
 pub use status::{Agreement, agreement, digests, statuses};
 pub use table::Table;
-pub use tiers::{tier_plan, tiers};
+pub use tiers::{pin, tier_plan, tiers};
 pub use volume::{known_options, option_help, option_values, options, volumes};
 
 use super::VolumeState;

@@ -2,7 +2,7 @@
 
 use super::count;
 use super::table::Table;
-use crate::admin::{TierPlanReport, TierReport};
+use crate::admin::{PinReport, TierPlanReport, TierReport};
 use crate::show;
 use std::fmt::Write;
 
@@ -40,8 +40,26 @@ pub fn tiers(report: &TierReport) -> String {
         let _ =
             writeln!(text, "Moved to the {tier} tier: {}, {}", count(blocks, "block"), show::bytes(bytes));
     }
+    for pin in &report.pins {
+        let unknown = || format!("inode {}, which was removed, or was not found", pin.inode);
+        let _ = writeln!(text, "Pinned {}: {}", pin.pinned, pin.path.clone().unwrap_or_else(unknown));
+    }
     if let Some(error) = &report.last_error {
         let _ = writeln!(text, "Failed attempts: {}, the last one: {error}", report.failures);
+    }
+    text
+}
+
+/// `tier pin PATH`.
+pub fn pin(report: &PinReport) -> String {
+    let mut text = match (&report.pinned, &report.inherited_from) {
+        (None, _) => "auto: its age, its reads and the room on the hot tier decide\n".to_owned(),
+        (Some(tier), None) => format!("{tier}\n"),
+        (Some(tier), Some(from)) => format!("{tier}, inherited from {from}\n"),
+    };
+    if report.pinned.is_some() && !report.has_hot_tier {
+        let _ =
+            writeln!(text, "Volume {} has no hot tier: this has effect when one is attached", report.volume);
     }
     text
 }
@@ -62,7 +80,7 @@ pub fn tier_plan(report: &TierPlanReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::PlannedMove;
+    use crate::admin::{PinnedPath, PlannedMove};
 
     #[test]
     fn tiers_are_shown_with_their_state_and_how_full_they_are() {
@@ -72,16 +90,36 @@ mod tests {
             bricks: vec!["a:/h".parse().unwrap()],
             room_bytes: Some((1000, 250)),
             hot_blocks: 1,
+            pins: vec![
+                PinnedPath { path: Some("/db".into()), inode: 7, pinned: "hot".into() },
+                PinnedPath { path: None, inode: 8, pinned: "cold".into() },
+            ],
             ..TierReport::default()
         };
         let text = tiers(&report);
-        for line in
-            ["Hot tier: 2 copies of each block", "State: in use\n", "Brick1: a:/h", "(75%)", "1 block\n"]
-        {
+        for line in [
+            "Hot tier: 2 copies of each block",
+            "State: in use\n",
+            "Brick1: a:/h",
+            "(75%)",
+            "1 block\n",
+            "Pinned hot: /db\n",
+            "cold: inode 8,",
+        ] {
             assert!(text.contains(line), "{line}: {text}");
         }
         let leaving = TierReport { detaching: true, can_be_removed: true, room_bytes: None, ..report };
         assert!(tiers(&leaving).contains("`detach commit`") && tiers(&leaving).contains("unknown"));
+    }
+
+    #[test]
+    fn pin_is_shown_with_where_it_comes_from_and_whether_it_has_effect() {
+        let report = PinReport { volume: "web".into(), has_hot_tier: true, ..PinReport::default() };
+        assert!(pin(&report).starts_with("auto"));
+        let own = PinReport { pinned: Some("hot".into()), ..report };
+        assert_eq!(pin(&own), "hot\n");
+        let inherited = PinReport { inherited_from: Some("/db".into()), has_hot_tier: false, ..own };
+        assert!(pin(&inherited).starts_with("hot, inherited from /db\nVolume web has no hot tier"));
     }
 
     #[test]

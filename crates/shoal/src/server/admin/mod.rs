@@ -25,6 +25,7 @@ mod tiers;
 use super::context::ServerContext;
 use crate::admin::{Admin, AdminAnswer, AdminRequest};
 use crate::control::{Answer, Dumped, Handler, Request};
+use shoal_types::InodeId;
 use std::io;
 use std::sync::Arc;
 
@@ -83,6 +84,7 @@ impl Admin for ServerContext {
             R::Sessions { name } => AdminAnswer::Sessions { volumes: self.session_reports(name.as_deref())? },
             R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
             R::Tier { name, step } => self.tier(&name, step)?,
+            R::Pin { name, inode, step } => AdminAnswer::Pin(self.pin(&name, InodeId(inode), step)?),
             R::Conversion { name } => AdminAnswer::Conversion(self.conversion(&name)?),
             R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
             R::Profile { name, step } => AdminAnswer::Profile(self.profile(&name, step)?),

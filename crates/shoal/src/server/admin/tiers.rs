@@ -3,7 +3,9 @@
 use super::super::calls::{Answer, Ask};
 use super::super::context::ServerContext;
 use super::names;
-use crate::admin::{AdminAnswer, BrickName, PlannedMove, TierPlanReport, TierReport, TierStep};
+use crate::admin::{
+    AdminAnswer, BrickName, PinReport, PinStep, PinnedPath, PlannedMove, TierPlanReport, TierReport, TierStep,
+};
 use crate::limits::{DETACH_QUIET_S, TOP_PATHS_MAX};
 use crate::show;
 use shoal_cluster::{Command, HotTier, Shards, options};
@@ -58,6 +60,58 @@ impl ServerContext {
         self.decide(&command).map(|_| AdminAnswer::Done)
     }
 
+    /// Sets or removes a pin, and reports the one that decides then.
+    pub(super) fn pin(&self, name: &str, ino: InodeId, step: PinStep) -> Result<PinReport, String> {
+        let map = self.view.map();
+        let (volume, it) = names::volume(&map, name)?;
+        let state = match self.ask_leader_patiently(volume, &Ask::Pin { volume, ino })? {
+            Answer::Pin(state) => state,
+            other => return Err(format!("unexpected answer: {other:?}")),
+        };
+        if !state.exists {
+            return Err("the volume does not have this directory or file".into());
+        }
+        let wanted = match step {
+            PinStep::Show => None,
+            PinStep::Hot => Some(Some(Tier::Hot)),
+            PinStep::Cold => Some(Some(Tier::Cold)),
+            PinStep::Auto => Some(None),
+        };
+        if let Some(tier) = wanted {
+            self.decide(&Command::Pin { volume, ino, tier, removed: state.removed })?;
+        }
+        // The leader may not know of the change yet. A pin of its own needs no leader.
+        let nearest = match wanted {
+            Some(Some(tier)) => Some((ino, tier)),
+            Some(None) => None,
+            None => state.nearest,
+        };
+        let from = nearest.map(|(from, _)| from).filter(|from| *from != ino);
+        Ok(PinReport {
+            volume: it.name.clone(),
+            pinned: nearest.map(|(_, tier)| pinned_to(tier).to_owned()),
+            inherited_from: from.map(|from| self.pinned_path(volume, from)),
+            has_hot_tier: map.tiers.contains_key(&volume),
+        })
+    }
+
+    fn pinned_path(&self, volume: GroupId, ino: InodeId) -> String {
+        self.paths_of(volume, vec![ino]).remove(&ino).unwrap_or_else(|| format!("(inode {})", ino.0))
+    }
+
+    /// The pins of a volume with their paths.
+    fn pins(&self, volume: GroupId) -> Vec<PinnedPath> {
+        let map = self.view.map();
+        let Some(pins) = map.pins.get(&volume) else { return Vec::new() };
+        let paths = self.paths_of(volume, pins.keys().copied().collect());
+        let pinned = |(ino, tier): (&InodeId, &Tier)| PinnedPath {
+            path: paths.get(ino).cloned(),
+            inode: ino.0,
+            pinned: pinned_to(*tier).to_owned(),
+        };
+        pins.iter().map(pinned).collect()
+    }
+
     fn tier_state(&self, volume: GroupId) -> Result<TierState, String> {
         match self.ask_leader_patiently(volume, &Ask::Tiers { volume })? {
             Answer::Tiers(state) => Ok(state),
@@ -85,6 +139,7 @@ impl ServerContext {
             promoted_bytes: status.promoted_bytes,
             failures: status.failed,
             last_error: status.last_error.clone(),
+            pins: self.pins(volume),
         })
     }
 
@@ -100,7 +155,7 @@ impl ServerContext {
             path: one.owner.and_then(|owner| paths.get(&owner).cloned()),
             bytes: one.bytes,
             to_hot: one.to == Tier::Hot,
-            reason: words(one.reason),
+            reason: words(one.reason, one.to),
         };
         Ok(TierPlanReport { name: name.to_owned(), moves: moves.into_iter().map(planned).collect() })
     }
@@ -126,11 +181,16 @@ fn can_be_removed(tier: &HotTier, state: &TierState) -> bool {
     tier.detaching && state.hot_blocks == 0 && state.empty_s >= DETACH_QUIET_S
 }
 
-fn words(reason: Reason) -> String {
+fn pinned_to(tier: Tier) -> &'static str {
+    if tier == Tier::Hot { "hot" } else { "cold" }
+}
+
+fn words(reason: Reason, to: Tier) -> String {
     match reason {
         Reason::Detach => "the hot tier is being detached".into(),
         Reason::Unused(seconds) => format!("not used for {}", show::seconds(seconds)),
         Reason::Full(percent) => format!("the hot tier is {percent}% full"),
         Reason::Read(reads) => format!("read {reads} times"),
+        Reason::Pinned => format!("pinned {}", pinned_to(to)),
     }
 }
