@@ -1,5 +1,6 @@
 //! Sizes of the workloads, as in the published reports, and the goals.
 
+use crate::throttle::Speed;
 use std::time::Duration;
 
 /// Runs of each measurement on each side: a median needs three.
@@ -112,3 +113,27 @@ pub const CODING_BLOCK_BYTES: usize = 4 << 20;
 pub const CODING_PART_BYTES: u32 = 16 << 10;
 /// Rounds per figure, of which the median counts.
 pub const CODING_ROUNDS: usize = 51;
+
+/// Servers of the benchmark `tier`, each with a hot and a cold disk.
+pub const TIER_NODES: usize = 4;
+/// Files of the benchmark `tier`, by default.
+pub const TIER_FILES: usize = 4_000;
+/// Their size, in bytes.
+pub const TIER_FILE_BYTES: usize = 64 << 10;
+/// Threads that write and read them.
+pub const TIER_THREADS: usize = 8;
+/// Size of each disk in memory, in bytes.
+pub const TIER_HOT_BYTES: u64 = 2 << 30;
+/// Size of each slow disk, in bytes: a sparse file.
+pub const TIER_COLD_BYTES: u64 = 8 << 30;
+/// What each slow disk does: about what one spinning disk does.
+pub const TIER_COLD_SPEED: Speed = Speed { requests: 200, bytes: 100 << 20 };
+/// Longest time in which all files move to the cold tier.
+pub const TIER_MOVE_WAIT_MAX: Duration = Duration::from_secs(1800);
+
+/// Servers of the benchmark `space`.
+pub const SPACE_NODES: usize = 4;
+/// Its bricks: as many as a block of 8 + 4 has shards.
+pub const SPACE_BRICKS: usize = 12;
+/// The tree that it copies.
+pub const SPACE_TREE: &str = "/usr/include";

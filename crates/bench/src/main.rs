@@ -24,8 +24,11 @@ mod report;
 mod several;
 mod side;
 mod small;
+mod space;
 mod store;
 mod stream;
+mod throttle;
+mod tier;
 mod unpack;
 
 use anyhow::{Context, ensure};
@@ -53,7 +56,7 @@ struct Arguments {
     /// Measure a cluster of so many servers on this machine, each block on all of them
     #[arg(long, default_value_t = 0, value_name = "N")]
     nodes: usize,
-    /// Create so many files, in the benchmarks `million` and `store`
+    /// Create so many files, in the benchmarks `million`, `store` and `tier`
     #[arg(long, value_name = "N")]
     files: Option<usize>,
     /// The store's block cache, in the benchmark `store` [default: a share of memory]
@@ -66,7 +69,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Everything below but `several`, `million`, `store` and `coding`
+    /// Everything below but `several`, `million`, `store`, `coding`, `tier` and `space`
     All,
     /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
     Unpack,
@@ -88,6 +91,10 @@ enum What {
     Store,
     /// Erasure coding alone, on one core
     Coding,
+    /// A hot tier in memory before slow disks: small files hot, cold, and while other files move
+    Tier,
+    /// The space that a tree takes as three copies and as 8 + 4 shards
+    Space,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -112,7 +119,11 @@ fn main() -> anyhow::Result<()> {
     let all = arguments.what.contains(&What::All);
     let asked = |what: What| {
         arguments.what.contains(&what)
-            || (all && !matches!(what, What::Several | What::Million | What::Store | What::Coding))
+            || (all
+                && !matches!(
+                    what,
+                    What::Several | What::Million | What::Store | What::Coding | What::Tier | What::Space
+                ))
     };
     for (what, run) in [
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
@@ -125,6 +136,8 @@ fn main() -> anyhow::Result<()> {
         (What::Million, million::run),
         (What::Store, store::run),
         (What::Coding, coding::run),
+        (What::Tier, tier::run),
+        (What::Space, space::run),
     ] {
         // It measures the memory of a single process.
         if asked(what) && !(what == What::Memory && arguments.nodes > 0) {

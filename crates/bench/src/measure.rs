@@ -67,6 +67,11 @@ impl Bench {
         })
     }
 
+    /// The shoal program.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Both sides, empty.
     pub fn sides(&self) -> anyhow::Result<[Side; 2]> {
         Ok([self.side(Which::Shoal)?, self.side(Which::Local)?])

@@ -25,7 +25,7 @@ fn data(top: &Path, node: usize) -> PathBuf {
 }
 
 /// A command to one node's server.
-fn shoal(program: &Path, top: &Path, node: usize) -> Command {
+pub fn shoal(program: &Path, top: &Path, node: usize) -> Command {
     let mut command = Command::new(program);
     command.env("SHOAL_DATA", data(top, node));
     command
@@ -44,13 +44,25 @@ pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
 
 /// Mounts the volume, with mount options.
 pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path, options: &str) -> anyhow::Result<()> {
+    mount_volume(program, top, (nodes, "bench"), mount, options)
+}
+
+/// Mounts a volume of so many servers.
+pub fn mount_volume(
+    program: &Path,
+    top: &Path,
+    (nodes, volume): (usize, &str),
+    mount: &Path,
+    options: &str,
+) -> anyhow::Result<()> {
     let servers: Vec<String> = (1..=nodes).map(address).collect();
     let mut command = shoal(program, top, 1);
     command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
-    quietly(command.args(["-o", options]).arg(format!("{}:/bench", servers.join(","))).arg(mount))
+    quietly(command.args(["-o", options]).arg(format!("{}:/{volume}", servers.join(","))).arg(mount))
 }
 
-fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
+/// Creates and starts the servers, without a volume.
+pub fn found(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     let mut token = String::new();
     for node in 1..=nodes {
         let mut command = shoal(program, top, node);
@@ -68,6 +80,11 @@ fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
             token = word.to_owned();
         }
     }
+    Ok(())
+}
+
+fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
+    found(program, top, nodes)?;
     let mut create = shoal(program, top, 1);
     create.args(["volume", "create", "bench", "replica", &nodes.to_string()]);
     for node in 1..=nodes {
