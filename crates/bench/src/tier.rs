@@ -118,9 +118,10 @@ impl Machines {
     }
 
     fn volume(&self, name: &'static str, scheme: &str, bricks: &str) -> anyhow::Result<Tiered<'_>> {
-        quietly(
-            self.shoal().args(["volume", "create", name]).args(scheme.split(' ')).args(self.bricks(bricks)),
-        )?;
+        // Of 3 + 1 shards on four nodes none may be down for writes to go on, which is refused otherwise.
+        let mut create = self.shoal();
+        create.args(["volume", "create", name]).args(scheme.split(' ')).args(self.bricks(bricks));
+        quietly(create.arg("force"))?;
         quietly(self.shoal().args(["volume", "start", name]))?;
         let volume = Tiered { machines: self, name };
         volume.mount()?;
