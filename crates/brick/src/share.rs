@@ -1,9 +1,9 @@
 //! Sharing the disk space of a block with a file of the same file system that has the same bytes: an old
 //! brick, say, from which it was copied.
 //!
-//! The kernel compares the bytes, under the locks of both files, before it shares their room
+//! The kernel compares the bytes, under the locks of both files, before it shares their extents
 //! (ioctl_fideduperange(2)). So nothing changes that can be read, and nothing has to be trusted. XFS with
-//! `reflink=1` and Btrfs can do it. A later write to the other file gives that file room of its own.
+//! `reflink=1` and Btrfs can do it. A later write to the other file gives that file extents of its own.
 
 use crate::layout::Layout;
 use crate::limits::{ALIGN_BYTES, HEADER_BYTES};
@@ -46,7 +46,7 @@ pub enum Sharing {
     Absent,
 }
 
-/// Has `len` bytes of a block, from `within` on, share the room of those of `file` from `at` on. Whether a
+/// Has `len` bytes of a block, from `within` on, share the extents of those of `file` from `at` on. Whether a
 /// server uses the brick at the same time makes no difference.
 ///
 /// # Errors

@@ -51,6 +51,15 @@ pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option
     }
 }
 
+/// Returns once everything done on a mount so far is durable. Fails also if the servers do not serve the
+/// mount any more.
+pub fn make_durable(mount: &Mount) -> anyhow::Result<()> {
+    match flush(mount, None).with_context(|| mount.point.display().to_string())? {
+        None => Ok(()),
+        Some(why) => bail!("{}: {why}", mount.point.display()),
+    }
+}
+
 /// Values that change while a mount writes back; the first is the number of bytes that are left.
 fn uncommitted(home: &Path) -> Option<Vec<u64>> {
     const COUNTERS: [&str; 4] = [

@@ -83,11 +83,11 @@ pub const VERIFY_THREADS: usize = 4;
 /// Bytes of names, attributes and small contents read at a time by a tree walk: each directory on the way
 /// down keeps one page.
 pub const WALK_PAGE_BYTES: usize = 256 << 10;
-/// Files larger than this share room with the brick that they were imported from, in bytes: smaller ones are
+/// Files larger than this share extents with the brick that they came from, in bytes: smaller ones are
 /// in the metadata by default.
 pub const SHARED_BYTES_MIN: u64 = 64 << 10;
 /// Interval at which files that an import has brought meanwhile are looked for: as much as it may write in
-/// that time takes room twice.
+/// that time is stored twice.
 pub const REFLINK_PASS_EVERY: Duration = Duration::from_secs(5);
 /// Extents of a file read at a time.
 pub const EXTENTS_PAGE: usize = 1024;

@@ -14,11 +14,11 @@ pub fn nearest_pin<E>(
     ino: InodeId,
     mut parent: impl FnMut(InodeId) -> Result<Option<InodeId>, E>,
 ) -> Result<Option<(InodeId, Tier)>, E> {
+    if pins.is_empty() {
+        return Ok(None);
+    }
     let mut at = ino;
     for _ in 0..PIN_DEPTH_MAX {
-        if pins.is_empty() {
-            break;
-        }
         if let Some(tier) = pins.get(&at) {
             return Ok(Some((at, *tier)));
         }

@@ -293,9 +293,8 @@ struct Mover {
     walk_at: Option<Instant>,
     /// Some blocks could not be moved in this visit.
     walk_waits: bool,
-    /// Blocks that are pinned cold, as the last visit found them. Before the first one nothing is known.
-    cold: HashSet<BlockId>,
-    knows_cold: bool,
+    /// Blocks that are pinned cold, as the last visit found them; `None` before the first one.
+    cold: Option<HashSet<BlockId>>,
 }
 
 /// Runs until stopped.
@@ -364,8 +363,7 @@ impl Mover {
         let state = shared.store.snapshot();
         let found = walk.step(&state, now(), TIER_LOOK_MAX)?;
         if found.is_done {
-            self.cold = std::mem::take(&mut walk.cold);
-            self.knows_cold = true;
+            self.cold = Some(std::mem::take(&mut walk.cold));
             self.walk = None;
         }
         keep_hot(shared, &found.leases)?;
@@ -391,15 +389,17 @@ impl Mover {
         let pins = shared.bricks.pins();
         if pins != self.pins {
             (self.walk, self.walk_at) = (None, None);
-            (self.cold, self.knows_cold) = (HashSet::new(), false);
+            self.cold = None;
             self.pins = pins;
         }
     }
 
     /// Whether reads may bring a block to the hot tier, as far as pins decide.
     fn may_promote(&self, id: BlockId) -> bool {
-        let is_known = self.knows_cold || !self.pins.values().any(|tier| *tier == Tier::Cold);
-        is_known && !self.cold.contains(&id)
+        match &self.cold {
+            Some(cold) => !cold.contains(&id),
+            None => !self.pins.values().any(|tier| *tier == Tier::Cold),
+        }
     }
 
     fn note_reads(&mut self, shared: &Shared, settings: TierSettings) -> Result<(), Trouble> {

@@ -1,7 +1,7 @@
 //! `shoal fileinfo`.
 
 use crate::control::{Piece, Place};
-use crate::flush::flush;
+use crate::flush::make_durable;
 use crate::pieces::ask_content;
 use crate::{find, show};
 use anyhow::{Context, bail};
@@ -50,9 +50,7 @@ impl Fileinfo {
             }
             let mount = find::mount_of(file)?;
             if !flushed.contains(&mount.point) {
-                if let Some(why) = flush(&mount, None).with_context(name)? {
-                    bail!("{}: {why}", mount.point.display());
-                }
+                make_durable(&mount)?;
                 flushed.push(mount.point.clone());
             }
             let pieces = ask_content(&mount.home(), stat.ino()).with_context(name)?;

@@ -4,7 +4,7 @@ use super::local::{Local, Output, the_answer};
 use crate::admin::{AdminAnswer, AdminRequest, PinStep, render};
 use crate::cluster_source::ClusterSource;
 use crate::find;
-use crate::flush::flush;
+use crate::flush::make_durable;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use shoal_types::InodeId;
@@ -98,8 +98,6 @@ fn locate(path: &Path) -> anyhow::Result<(String, u64)> {
         );
     }
     // It may have been created a moment ago.
-    if let Some(why) = flush(&mount, None)? {
-        bail!("{}: {why}", mount.point.display());
-    }
+    make_durable(&mount)?;
     Ok((source.volume, found.ino()))
 }

@@ -1,10 +1,10 @@
 //! Sharing disk space between a new brick and the old one that its files came from, so that an import needs
-//! room once.
+//! disk space once.
 //!
 //! **Model.** Each file of the old brick has its name in the target, too. The target's mount tells in which
-//! blocks the content is; those that the new brick has as whole copies share the room of the old file. The
+//! blocks the content is; those that the new brick has as whole copies share the extents of the old file. The
 //! kernel compares the bytes before ([`shoal_brick::share`]), so a file that has changed on either side just
-//! keeps its own room.
+//! keeps its own.
 //!
 //! **Promises.** No byte of either side changes, whenever it is ended.
 //!
@@ -12,7 +12,7 @@
 //! and what is in shards, of GlusterFS or of Shoal.
 
 use super::at;
-use super::run::{INTERNAL, is_in_progress};
+use super::run::{is_in_progress, is_internal};
 use crate::control::{Piece, Place};
 use crate::limits::SHARED_BYTES_MIN;
 use nix::errno::Errno;
@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 /// What became of the files of an old brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reflinks {
-    /// Files of which at least a part shares its room.
+    /// Files of which at least a part shares its disk space.
     pub files: u64,
-    /// Bytes that share their room.
+    /// Bytes that share their disk space.
     pub shared_bytes: u64,
     /// Bytes of blocks whose content is another one, or that begin elsewhere within a page.
     pub differing_bytes: u64,
@@ -48,7 +48,7 @@ pub trait Target {
     fn pass(&mut self, so_far: &Reflinks) -> io::Result<()>;
 }
 
-/// Has the blocks of the files of `old` share their room. If `follow`, files that the target does not have
+/// Has the blocks of the files of `old` share its extents. If `follow`, files that the target does not have
 /// yet are waited for as long as an import runs there.
 pub fn reflink(old: &Path, new: &Path, follow: bool, target: &mut dyn Target) -> io::Result<Reflinks> {
     let mut left = files(old)?;
@@ -89,7 +89,7 @@ fn files(old: &Path) -> io::Result<Vec<PathBuf>> {
         for entry in fs::read_dir(&path).map_err(|error| at(&path, error))? {
             let entry = entry.map_err(|error| at(&path, error))?;
             let relative = directory.join(entry.file_name());
-            let is_internal = INTERNAL.iter().any(|name| relative == Path::new(name));
+            let is_internal = directory.as_os_str().is_empty() && is_internal(&entry.file_name());
             let stat = entry.metadata().map_err(|error| at(&entry.path(), error))?;
             match () {
                 () if is_internal => {}
@@ -131,9 +131,11 @@ fn share(old: &Path, new: &Path, pieces: &[Piece], done: &mut Reflinks) -> io::R
 
 fn explained(error: io::Error) -> io::Error {
     let why = match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::EXDEV) => "old and new brick are on different file systems, which cannot share room",
+        Some(Errno::EXDEV) => {
+            "old and new brick are on different file systems, which cannot share disk space"
+        }
         Some(Errno::EOPNOTSUPP | Errno::ENOTTY) => {
-            "its file system cannot share room between files: XFS with reflink=1 and Btrfs can"
+            "its file system cannot share disk space between files: XFS with reflink=1 and Btrfs can"
         }
         _ => return error,
     };

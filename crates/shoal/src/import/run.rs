@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// What GlusterFS keeps for itself in the root directory of a brick.
-pub(super) const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
+const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
 const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
 /// Where files are filled before they get their names, in the root directory of the target: this, and a
 /// number of the machine and its bricks, since several machines may import at once.

@@ -1,10 +1,11 @@
-//! An old brick and the new one share their room on a disk that can do that.
+//! An old brick and the new one share disk space on a disk that can do that.
 
-use crate::harness::{Run, Volume, run, sh, sys, tree, volume};
+use crate::harness::volume::{self, shoal};
+use crate::harness::{Volume, sh, sys, tree};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Size of the disk: room for the files twice, and for a volume.
+/// Size of the disk: large enough for the files twice, and for a volume.
 const DISK: &str = "600M";
 /// Bytes of each large file.
 const LARGE_BYTES: u64 = 20 << 20;
@@ -26,17 +27,13 @@ impl Drop for Disk {
     }
 }
 
-fn shoal() -> Run {
-    run(env!("CARGO_BIN_EXE_shoal"))
-}
-
 fn random_file(path: &Path, bytes: u64) {
     sh(path.parent().expect("a directory"), &format!("head -c {bytes} /dev/urandom >{}", path.display()))
         .ok();
 }
 
 #[test]
-fn import_and_its_source_share_their_room() {
+fn import_and_its_source_share_disk_space() {
     let place = volume::scratch("reflink-disk");
     let disk = Disk::new(place.path());
     let (old, data) = (disk.0.join("old"), disk.0.join("data"));
@@ -72,7 +69,7 @@ fn import_and_its_source_share_their_room() {
     sh(&disk.0, "sync -f .").ok();
     let freed = used.saturating_sub(sys::used_bytes(&disk.0));
     assert!(freed > 50 << 20, "{freed} bytes were freed\n{told}");
-    assert!(told.contains("of 3 files share their room"), "{told}");
+    assert!(told.contains("of 3 files share disk space"), "{told}");
     assert!(told.contains("Not the same bytes as in the volume: "), "{told}");
     assert!(told.contains("1 files are not in the volume"), "{told}");
     // Once more finds them shared.
@@ -107,5 +104,5 @@ fn file_systems_that_cannot_share_are_told() {
         .outcome();
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
     // Wherever the tests run on XFS or Btrfs, it is shared.
-    assert!(said.contains("XFS with reflink=1 and Btrfs can") || said.contains("share their room"), "{said}");
+    assert!(said.contains("XFS with reflink=1 and Btrfs can") || said.contains("share disk space"), "{said}");
 }

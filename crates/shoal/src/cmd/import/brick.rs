@@ -1,9 +1,8 @@
 //! `shoal import brick`.
 
 use super::super::local::{self, Consent};
-use crate::flush::flush;
+use crate::flush::make_durable;
 use crate::import::{Bricks, Counts, Destination, Listener, Mode, Summary, import};
-use crate::mounts::Mount;
 use crate::{find, show};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -75,7 +74,7 @@ impl Brick {
         let device = target.metadata().with_context(|| target.display().to_string())?.dev();
         // Below a mount that is gone is a directory of this machine, to which files would be moved.
         let is_durable = || {
-            make_durable(&mount)?;
+            make_durable(&mount).map_err(|error| io::Error::other(format!("{error:#}")))?;
             match target.metadata()?.dev() == device {
                 true => Ok(()),
                 false => Err(io::Error::other(format!("{} was unmounted", target.display()))),
@@ -100,14 +99,6 @@ impl Brick {
             () if self.verify => Mode::CopyAndVerify,
             () => Mode::Copy,
         }
-    }
-}
-
-fn make_durable(mount: &Mount) -> io::Result<()> {
-    match flush(mount, None) {
-        Ok(None) => Ok(()),
-        Ok(Some(why)) => Err(io::Error::other(format!("{}: {why}", mount.point.display()))),
-        Err(error) => Err(io::Error::other(format!("{}: {error:#}", mount.point.display()))),
     }
 }
 

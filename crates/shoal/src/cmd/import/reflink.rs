@@ -1,7 +1,7 @@
 //! `shoal import reflink`.
 
 use crate::control::Piece;
-use crate::flush::flush;
+use crate::flush::make_durable;
 use crate::import::{Reflinks, Target, reflink};
 use crate::limits::REFLINK_PASS_EVERY;
 use crate::mounts::Mount;
@@ -15,11 +15,11 @@ use std::process::ExitCode;
 
 /// Has a new brick share disk space with the old brick that its files were imported from.
 ///
-/// The old brick stays as it is, and takes no room of its own any more, except for files up to 64 KiB. For
-/// bricks on one file system that can share, as XFS with `reflink=1` and Btrfs do. Run it on each node, with
-/// --follow at the same time as the import: then there is never more than a few files without their room.
-/// The kernel compares the bytes before it shares them: no byte changes, and it may be ended and started
-/// again at any time.
+/// The old brick stays as it is, and takes no disk space of its own any more, except for files up to 64 KiB.
+/// For bricks on one file system that can share, as XFS with `reflink=1` and Btrfs do. Run it on each node,
+/// with --follow at the same time as the import: then only the last few files are ever stored twice. The
+/// kernel compares the bytes before it shares them: no byte changes, and it may be ended and started again at
+/// any time.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example, on a node whose bricks are below /srv:
@@ -54,7 +54,7 @@ impl Reflink {
         let mount = find::mount_of(&to)?;
         let mut imported = Imported { mount, directory: to, passes: 0 };
         let done = reflink(&old, &new, self.follow, &mut imported)
-            .context("it ended early; what shares its room goes on to do so")?;
+            .context("it ended early; what shares disk space goes on to do so")?;
         print!("{}", report(&done, &new));
         Ok(ExitCode::SUCCESS)
     }
@@ -77,21 +77,18 @@ impl Target for Imported {
 
     fn pass(&mut self, so_far: &Reflinks) -> io::Result<()> {
         if self.passes > 0 {
-            eprintln!("{} share their room so far; waiting for more files", show::bytes(so_far.shared_bytes));
+            eprintln!("{} share disk space so far; waiting for more files", show::bytes(so_far.shared_bytes));
             std::thread::sleep(REFLINK_PASS_EVERY);
         }
         self.passes += 1;
-        match flush(&self.mount, None).map_err(io::Error::other)? {
-            None => Ok(()),
-            Some(why) => Err(io::Error::other(why)),
-        }
+        make_durable(&self.mount).map_err(|error| io::Error::other(format!("{error:#}")))
     }
 }
 
 fn report(done: &Reflinks, new: &Path) -> String {
     let Reflinks { files, shared_bytes, differing_bytes, elsewhere_bytes, absent_files } = *done;
     let mut report =
-        format!("{} of {files} files share their room with {}.\n", show::bytes(shared_bytes), new.display());
+        format!("{} of {files} files share disk space with {}.\n", show::bytes(shared_bytes), new.display());
     let mut line = |count: u64, text: String| {
         if count > 0 {
             report.push_str(&text);
