@@ -236,7 +236,7 @@ pub const PIN_WALK_EVERY: Duration = Duration::from_secs(600);
 pub const PIN_WALK_RETRY: Duration = Duration::from_secs(15);
 /// What is pinned hot counts as used so many seconds in the future; renewed when half of that is left. After
 /// the pin is removed, it leaves the hot tier no sooner.
-pub const PIN_LEASE_S: u64 = 86_400;
+pub const PIN_USED_AHEAD_S: u64 = 86_400;
 /// Names of a directory that are read at a time, in bytes of a reply.
 pub const PIN_LIST_BYTES: usize = 64 << 10;
 /// Blocks that are known to be pinned cold; about 24 bytes each. Reads may bring others to the hot tier,

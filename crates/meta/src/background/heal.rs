@@ -8,15 +8,15 @@
 //! - *check* asks the bricks whether they store what the namespace says.
 //!
 //! **The most endangered blocks first.** A walk finds all blocks that have to be healed, and then heals those
-//! first that survive the fewest further losses ([`triage`](super::triage)). When bricks were added or have
-//! failed since it began, it ends early, so that a new one puts what is endangered now first.
+//! first that survive the fewest further losses ([`heal_queue`](super::heal_queue)). When bricks were added
+//! or have failed since it began, it ends early, so that a new one puts what is endangered now first.
 //!
 //! **Order** of copying, committing and deleting is that of [`place`]. Blocks are copied by several threads,
 //! below a configurable rate. A block that lacks several shards is read and decoded once for all of them.
 //!
 //! **Runs** on the leader alone. A new leader surveys all blocks once.
 
-use super::triage::{Class, Triage};
+use super::heal_queue::{HealQueue, Priority};
 use super::{Trouble, place};
 use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
@@ -47,17 +47,17 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Returns whether it has reached the end.
 fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
-    let mut triage = Triage::new(HEAL_FOUND_MAX);
-    find(shared, task, &mut triage, None, Class::misplaced())?;
-    while let Some(batch) = triage.next() {
+    let mut queue = HealQueue::new(HEAL_FOUND_MAX);
+    find(shared, task, &mut queue, None, Priority::misplaced())?;
+    while let Some(batch) = queue.next() {
         for page in batch.blocks.chunks(HEAL_PAGE) {
-            if shared.heal.is_over() || shared.heal.is_overtaken() {
+            if shared.heal.is_over() || shared.heal.should_restart() {
                 return Ok(false);
             }
             heal(shared, task, page)?;
         }
         if batch.cut.is_some() {
-            find(shared, task, &mut triage, batch.cut, batch.class)?;
+            find(shared, task, &mut queue, batch.cut, batch.priority)?;
         }
     }
     Ok(!shared.heal.is_over())
@@ -67,13 +67,13 @@ fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
 fn find(
     shared: &Shared,
     task: HealTask,
-    triage: &mut Triage,
+    queue: &mut HealQueue,
     mut after: Option<BlockId>,
-    least: Class,
+    least: Priority,
 ) -> Result<(), Trouble> {
     let state = shared.store.snapshot();
     let bricks = &shared.bricks;
-    let mut lacking = HashMap::<BlockGroup, Option<Class>>::new();
+    let mut lacking = HashMap::<BlockGroup, Option<Priority>>::new();
     loop {
         let page: Vec<(BlockId, BlockInfo, bool)> = match task {
             HealTask::Copies => query::degraded(&state, after, HEAL_READ_PAGE)?
@@ -93,7 +93,7 @@ fn find(
         for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
             let rank = || {
                 let is_whole = bricks.is_whole(info.group);
-                (!is_whole).then(|| Class::lacking(bricks.losses_survived(info.group)))
+                (!is_whole).then(|| Priority::lacking(bricks.losses_survived(info.group)))
             };
             let rank = *lacking.entry(info.group).or_insert_with(rank);
             let is_fine = match task {
@@ -102,10 +102,11 @@ fn find(
                 HealTask::Check => false,
                 _ => rank.is_none() && bricks.has_wanted_scheme(info),
             };
-            let class = rank.unwrap_or(Class::misplaced());
-            if !is_fine && class <= least {
-                // What has become more urgent since the last walk belongs to the class that is filled now.
-                found += u64::from(triage.add(if least < Class::misplaced() { least } else { class }, id));
+            let priority = rank.unwrap_or(Priority::misplaced());
+            if !is_fine && priority <= least {
+                // What has become more urgent since the last walk belongs to the priority that is filled now.
+                found +=
+                    u64::from(queue.add(if least < Priority::misplaced() { least } else { priority }, id));
             }
         }
         shared.heal.note(|status| status.total_blocks += found);

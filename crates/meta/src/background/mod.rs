@@ -8,12 +8,12 @@
 mod collect;
 mod compact;
 pub(crate) mod heal;
+mod heal_queue;
 pub(crate) mod pins;
 mod place;
 mod reap;
 mod sweep;
 pub(crate) mod tier;
-mod triage;
 
 use crate::limits::{COMPACT_AFTER, RETRY_AFTER, SWEEP_EVERY};
 use crate::options::Options;

@@ -11,7 +11,7 @@
 //! hot tier has it behind everything that may leave: it costs the mover nothing. The next walks renew that.
 
 use crate::limits::{
-    CLOCK_AHEAD_MAX_S, COMPACT_EXTENTS_PAGE, PIN_LEASE_S, PIN_LIST_BYTES, PINNED_COLD_MAX, TIER_PLAN_MAX,
+    CLOCK_AHEAD_MAX_S, COMPACT_EXTENTS_PAGE, PIN_LIST_BYTES, PIN_USED_AHEAD_S, PINNED_COLD_MAX, TIER_PLAN_MAX,
 };
 use crate::shared::Shared;
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ pub(super) struct Found {
     /// Blocks on the other tier, with their files and the tiers that they are pinned to.
     pub(super) misplaced: Vec<(BlockId, InodeId, Tier)>,
     /// Blocks that are pinned hot, lie there, and are to be noted as used in the future.
-    pub(super) leases: Vec<BlockId>,
+    pub(super) renewals: Vec<BlockId>,
     /// The walk is at its end.
     pub(super) is_done: bool,
 }
@@ -125,7 +125,9 @@ impl Walk {
         looks_max: usize,
     ) -> Result<Found, TreeError> {
         let (mut found, mut looks) = (Found::default(), 0);
-        while looks < looks_max && found.misplaced.len() < TIER_PLAN_MAX && found.leases.len() < TIER_PLAN_MAX
+        while looks < looks_max
+            && found.misplaced.len() < TIER_PLAN_MAX
+            && found.renewals.len() < TIER_PLAN_MAX
         {
             looks += 1;
             if let Some(part) = self.files.pop_front() {
@@ -217,7 +219,7 @@ impl Walk {
             self.cold.insert(id);
         }
         match (tier, block.info.group.tier()) {
-            (Tier::Hot, Tier::Hot) if since < now + PIN_LEASE_S / 2 => found.leases.push(id),
+            (Tier::Hot, Tier::Hot) if since < now + PIN_USED_AHEAD_S / 2 => found.renewals.push(id),
             (Tier::Hot, Tier::Hot) | (Tier::Cold, Tier::Cold) => {}
             // Another file shares it that is pinned hot.
             (Tier::Cold, Tier::Hot) if block.refs > 1 && since > now + CLOCK_AHEAD_MAX_S => {}

@@ -20,8 +20,8 @@
 use super::pins::{Finder, Walk};
 use super::{Trouble, place};
 use crate::limits::{
-    CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, PIN_LEASE_S, PIN_WALK_EVERY, PIN_WALK_RETRY, TIER_EVERY,
-    TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_TOUCH_PART,
+    CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, PIN_USED_AHEAD_S, PIN_WALK_EVERY, PIN_WALK_RETRY,
+    TIER_EVERY, TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_TOUCH_PART,
 };
 use crate::shared::Shared;
 use crate::tasks::{TierSettings, TierState};
@@ -366,7 +366,7 @@ impl Mover {
             self.cold = Some(std::mem::take(&mut walk.cold));
             self.walk = None;
         }
-        keep_hot(shared, &found.leases)?;
+        keep_hot(shared, &found.renewals)?;
         let (moves, waits) = pinned_moves(&state, scales, &found.misplaced)?;
         self.walk_waits |= waits;
         let failed = shared.tiering.status().failed;
@@ -374,7 +374,7 @@ impl Mover {
             if shared.tiering.is_over() || shared.leads().is_err() {
                 return Ok(false);
             }
-            self.carry_out(shared, page, leased_until())?;
+            self.carry_out(shared, page, used_ahead())?;
         }
         self.walk_waits |= shared.tiering.status().failed != failed;
         if found.is_done {
@@ -457,15 +457,15 @@ impl Mover {
 }
 
 /// Until when blocks that are pinned hot count as used.
-fn leased_until() -> Timestamp {
+fn used_ahead() -> Timestamp {
     let now = Timestamp::now();
-    Timestamp { secs: now.secs.saturating_add_unsigned(PIN_LEASE_S), ..now }
+    Timestamp { secs: now.secs.saturating_add_unsigned(PIN_USED_AHEAD_S), ..now }
 }
 
 /// Notes that blocks are pinned hot: they come behind all that may leave the hot tier.
 fn keep_hot(shared: &Shared, blocks: &[BlockId]) -> Result<(), Trouble> {
     for blocks in blocks.chunks(PLACE_BLOCKS_MAX) {
-        shared.propose(&Command::Touch { blocks: blocks.to_vec(), time: leased_until() })?;
+        shared.propose(&Command::Touch { blocks: blocks.to_vec(), time: used_ahead() })?;
     }
     Ok(())
 }

@@ -210,7 +210,7 @@ impl Heal {
     /// Whether the running task should end for a survey: bricks were added or have failed since it began, so
     /// other blocks may be more urgent now. Not in its first seconds, so that bricks that come and go do not
     /// keep it from healing anything.
-    pub(crate) fn is_overtaken(&self) -> bool {
+    pub(crate) fn should_restart(&self) -> bool {
         let state = self.state.lock();
         let is_due = state.needs_follow_up && state.survey_at.is_some_and(|at| at <= Instant::now());
         is_due && state.begun.is_some_and(|begun| begun.elapsed() >= HEAL_RETRY)
