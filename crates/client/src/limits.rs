@@ -191,6 +191,10 @@ pub const SEQUENTIAL_FROM_START_BYTES_MIN: u64 = 512 << 10;
 pub const GAP_BYTES_MAX: u64 = 64 << 10;
 /// How far requests of one sequence may overtake each other, in bytes: as far as the kernel reads ahead.
 pub const REORDERED_BYTES_MAX: u64 = 2 << 20;
+/// Equal distances between records after which the next ones are fetched ahead.
+pub const STRIDE_RECORDS_MIN: u64 = 3;
+/// Records of a stride that are fetched ahead: twice as many as threads fetch them.
+pub const STRIDE_AHEAD_RECORDS_MAX: u64 = 2 * READ_AHEAD_THREADS as u64;
 /// Sequential readers of one file at different offsets.
 pub const RUNS_PER_FILE_MAX: usize = 8;
 /// A file up to this size is read as a whole, in bytes. The kernel would read it in pieces, each one request.

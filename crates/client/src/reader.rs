@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::core::Piece;
 use crate::limits::{FETCH_BYTES_MAX, READ_AHEAD_EXTENTS_MAX, READ_AHEAD_THREADS};
 use crate::locate::{Persistence, read_block};
-use crate::sequence::{Ahead, Sequences};
+use crate::sequence::{Ahead, Sequences, Stride};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use shoal_runtime::channel::{Receiver, Sender};
@@ -161,6 +161,14 @@ fn chunks_of(extent: BlockRef) -> impl Iterator<Item = BlockRef> {
     })
 }
 
+/// The part of an extent, given with its offset in the file, that lies in a range of the file.
+fn clip((at, block): (u64, BlockRef), start: u64, end: u64) -> Option<BlockRef> {
+    let skip = start.saturating_sub(at);
+    let len = u64::from(block.len).min(end.saturating_sub(at)).checked_sub(skip).filter(|len| *len > 0)?;
+    // Both are less than the block's length.
+    Some(BlockRef { id: block.id, offset: block.offset + skip as u32, len: len as u32 })
+}
+
 fn overlap(one: &BlockRef, other: &BlockRef) -> bool {
     one.id == other.id && one.offset < other.offset + other.len && other.offset < one.offset + one.len
 }
@@ -215,13 +223,14 @@ impl BlockReader {
             None => (0, 0),
             Some(Ahead::Forward(bytes)) => (0, bytes),
             Some(Ahead::Backward(bytes)) => (bytes, 0),
+            Some(Ahead::Strided(stride)) => return self.strided(ino, stride),
         };
         let (start, end) = (offset.saturating_sub(before), offset.saturating_add(len).saturating_add(behind));
         let (extents, is_short) = {
             let core = &mut self.context.state.lock().core;
             (core.blocks_between(ino, start, end, READ_AHEAD_EXTENTS_MAX), core.is_short(ino))
         };
-        let chunks: Vec<BlockRef> = extents.into_iter().flat_map(chunks_of).collect();
+        let chunks: Vec<BlockRef> = extents.into_iter().flat_map(|(_, block)| chunks_of(block)).collect();
         let is_read = |chunk: &BlockRef| pieces.iter().any(|piece| is_in(piece, chunk));
         let first = chunks.iter().position(is_read).unwrap_or(chunks.len());
         let last = chunks.iter().rposition(is_read).map_or(first, |last| last + 1);
@@ -233,12 +242,35 @@ impl BlockReader {
                 let next: Vec<BlockRef> = match ahead {
                     Ahead::Forward(_) => chunks[last..].to_vec(),
                     Ahead::Backward(_) => chunks[..first].iter().rev().copied().collect(),
+                    Ahead::Strided(_) => Vec::new(),
                 };
                 // The chunks of this read come first.
                 self.order(&read, u64::MAX);
                 self.order(&next, before + behind);
             }
         }
+        read
+    }
+
+    /// The chunks of the record that a strided reader reads; those of the next records are queued.
+    fn strided(&self, ino: InodeId, stride: Stride) -> Vec<BlockRef> {
+        let record = |n: u64| {
+            let start = stride.start.saturating_add(n.saturating_mul(stride.step));
+            (start, start.saturating_add(stride.len))
+        };
+        let end = record(stride.ahead).1;
+        let extents = {
+            let core = &mut self.context.state.lock().core;
+            core.blocks_between(ino, stride.start, end, READ_AHEAD_EXTENTS_MAX)
+        };
+        let chunks = |n: u64| -> Vec<BlockRef> {
+            let (start, end) = record(n);
+            extents.iter().filter_map(|extent| clip(*extent, start, end)).flat_map(chunks_of).collect()
+        };
+        let read = chunks(0);
+        let next: Vec<BlockRef> = (1..=stride.ahead).flat_map(chunks).collect();
+        self.order(&read, u64::MAX);
+        self.order(&next, u64::MAX);
         read
     }
 
@@ -354,6 +386,19 @@ mod tests {
         assert_eq!(chunks(5, 7), [part(5, 7)]);
         assert_eq!(chunks(MIB - 5, MIB + 6), [part(MIB - 5, 5), part(MIB, MIB), part(2 * MIB, 1)]);
         assert_eq!(chunks(0, 4 * MIB).len(), 4);
+    }
+
+    #[test]
+    fn extent_is_clipped_to_a_range_of_the_file() {
+        let extent = (10 * u64::from(MIB), part(MIB, MIB));
+        let clipped = |start: u64, end: u64| clip(extent, start, end);
+        let mib = u64::from(MIB);
+        assert_eq!(clipped(0, 10 * mib), None);
+        assert_eq!(clipped(11 * mib, 12 * mib), None);
+        assert_eq!(clipped(0, 10 * mib + 1), Some(part(MIB, 1)));
+        assert_eq!(clipped(11 * mib - 3, 12 * mib), Some(part(2 * MIB - 3, 3)));
+        assert_eq!(clipped(0, u64::MAX), Some(extent.1));
+        assert_eq!(clipped(10 * mib + 5, 10 * mib + 9), Some(part(MIB + 5, 4)));
     }
 
     #[test]

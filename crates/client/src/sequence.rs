@@ -7,14 +7,18 @@
 //! [`SEQUENTIAL_BYTES_MIN`], or less for a run that begins with the file. A run that grows at its start is
 //! read backward.
 //!
-//! **Assumes** that a random reader rarely continues where it has just read.
+//! **Strides.** A reader that skips the same distance again and again, such as one column of a matrix, makes
+//! runs that begin at equal distances. After [`STRIDE_RECORDS_MIN`] of them the next ones are fetched ahead,
+//! and nothing of what lies between them.
+//!
+//! **Assumes** that a random reader rarely continues where it has just read, or at an equal distance.
 //!
 //! **Promises** that recording is idempotent, since a call may be repeated, and that a file has at most
 //! [`RUNS_PER_FILE_MAX`] runs: the one that was extended longest ago is discarded.
 
 use crate::limits::{
     AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, AHEAD_SHARE, GAP_BYTES_MAX, REORDERED_BYTES_MAX, RUNS_PER_FILE_MAX,
-    SEQUENTIAL_BYTES_MIN, SEQUENTIAL_FROM_START_BYTES_MIN,
+    SEQUENTIAL_BYTES_MIN, SEQUENTIAL_FROM_START_BYTES_MIN, STRIDE_AHEAD_RECORDS_MAX, STRIDE_RECORDS_MIN,
 };
 
 /// How much to read ahead of a request, and in which direction.
@@ -24,6 +28,57 @@ pub(crate) enum Ahead {
     Forward(u64),
     /// This many bytes before it.
     Backward(u64),
+    /// The next records of a stride.
+    Strided(Stride),
+}
+
+/// Records of a file at equal distances.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Stride {
+    /// Where the latest record begins.
+    pub(crate) start: u64,
+    /// Length of a record in bytes.
+    pub(crate) len: u64,
+    /// Bytes from the start of one record to the start of the next one.
+    pub(crate) step: u64,
+    /// How many records to fetch ahead.
+    pub(crate) ahead: u64,
+}
+
+/// What is known of the distances at which runs began.
+#[derive(Clone, Copy, Default, Debug)]
+struct Steps {
+    /// Where the latest run began.
+    start: u64,
+    /// Length of the run before it.
+    len: u64,
+    /// Its distance from the run before it.
+    step: u64,
+    /// How many runs began at that distance, one after the other.
+    count: u64,
+}
+
+impl Steps {
+    /// A run begins; `before` is the length to which the latest run has grown.
+    fn begin(&mut self, start: u64, before: u64) {
+        let step = start.checked_sub(self.start).filter(|step| *step > 0 && before <= *step);
+        let count = match step {
+            Some(step) if step == self.step => self.count + 1,
+            _ => u64::from(step.is_some()),
+        };
+        *self = Steps { start, len: before, step: step.unwrap_or_default(), count };
+    }
+
+    /// The stride that a request belongs to.
+    fn stride(&self, request: Run) -> Option<Stride> {
+        let is_record = request.start >= self.start && request.end <= self.start.saturating_add(self.len);
+        if self.count < STRIDE_RECORDS_MIN || !is_record {
+            return None;
+        }
+        let ahead = (self.count / AHEAD_SHARE).min(AHEAD_BYTES_MAX / self.len.max(1));
+        let ahead = ahead.clamp(1, STRIDE_AHEAD_RECORDS_MAX);
+        Some(Stride { start: self.start, len: self.len, step: self.step, ahead })
+    }
 }
 
 /// A range that requests have covered.
@@ -40,6 +95,7 @@ struct Run {
 pub(crate) struct Sequences {
     /// In the order in which they were last extended.
     runs: Vec<Run>,
+    steps: Steps,
 }
 
 impl Run {
@@ -106,7 +162,11 @@ impl Sequences {
         }
         let mut run = match self.runs.iter().rposition(|run| run.adjoins(request)) {
             Some(at) => self.runs.remove(at).with(request),
-            None => request,
+            None => {
+                let latest = self.runs.iter().find(|run| run.start == self.steps.start);
+                self.steps.begin(request.start, latest.map_or(0, Run::len));
+                request
+            }
         };
         let joins = |run: Run, other: &Run| {
             run.is_continued_by(*other) || other.is_continued_by(run) || other.is_preceded_by(run)
@@ -120,7 +180,7 @@ impl Sequences {
             self.runs.remove(0);
         }
         self.runs.push(run);
-        run.ahead()
+        run.ahead().or_else(|| self.steps.stride(request).map(Ahead::Strided))
     }
 }
 
@@ -234,6 +294,30 @@ mod tests {
         }
         let reads = offsets(1000 * MIB, 256 * KIB, 500).filter(|offset| *offset > 0);
         assert_eq!(reads.filter(|offset| read(&mut file, *offset, 256 * KIB, true).is_some()).count(), 0);
+    }
+
+    #[test]
+    fn records_at_equal_distances_are_fetched_ahead() {
+        for (size, step) in
+            [(64 * KIB, 200 * KIB), (256 * KIB, MIB), (2 * MIB, 16 * MIB), (60 * KIB, 8 * MIB)]
+        {
+            let mut file = Sequences::default();
+            let strided = (0..256).filter(|n| {
+                let start = 500 * MIB + n * step;
+                let ahead = read(&mut file, start, size, false);
+                let Some(Ahead::Strided(stride)) = ahead else {
+                    assert_eq!(ahead, None, "records of {size} bytes at distances of {step}");
+                    return false;
+                };
+                assert_eq!((stride.start, stride.len, stride.step), (start, size, step));
+                assert!(stride.ahead <= (n / AHEAD_SHARE).max(1), "{stride:?} after {n} records");
+                assert!(stride.ahead * size <= AHEAD_BYTES_MAX);
+                true
+            });
+            assert_eq!(strided.count() as u64, 256 - STRIDE_RECORDS_MIN);
+            // The reader goes elsewhere.
+            assert_eq!(read(&mut file, 7 * MIB, size, false), None);
+        }
     }
 
     #[test]

@@ -114,21 +114,24 @@ impl Core {
         Need::Extents(ino, known.and_then(|known| known.first_gap(before, gap)).unwrap_or(gap))
     }
 
-    /// The blocks that hold a range of a file, as far as they are known and stored, at most `count` of them.
+    /// The blocks that hold a range of a file, each with the offset in the file at which it begins, as far as
+    /// they are known and stored. At most `count` of them.
     pub(crate) fn blocks_between(
         &mut self,
         ino: InodeId,
         start: u64,
         end: u64,
         count: usize,
-    ) -> Vec<BlockRef> {
+    ) -> Vec<(u64, BlockRef)> {
         let Ok(content) = self.content(ino) else { return Vec::new() };
-        let known: Vec<BlockRef> = content
+        let known: Vec<(u64, BlockRef)> = content
             .overlapping(start, end)
-            .filter_map(|(_, extent)| if let Extent::Block(block) = extent { Some(*block) } else { None })
+            .filter_map(
+                |(at, extent)| if let Extent::Block(block) = extent { Some((at, *block)) } else { None },
+            )
             .take(count)
             .collect();
-        known.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
+        known.into_iter().filter(|(_, block)| self.blocks.is_stored(block.id)).collect()
     }
 
     /// Gives the kernel the permit to write to a file, if the client has the exclusive right to it. `waits`:
