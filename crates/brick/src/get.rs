@@ -7,7 +7,7 @@ use crate::format;
 use crate::header::{Header, padded};
 use crate::header_cache::HeaderCache;
 use crate::layout::Layout;
-use crate::limits::{ALIGN_BYTES, CHUNK_BYTES, HEADER_BYTES};
+use crate::limits::{ALIGN_BYTES, CHUNK_BYTES, FRONT_BYTES_MAX, HEADER_BYTES};
 use bytes::Bytes;
 use shoal_types::BlockId;
 use shoal_wire::BlockError;
@@ -59,30 +59,38 @@ impl BlockReader {
     pub fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         let path = self.layout.block(id);
         let file = self.open_block(id, &path)?;
-        let header = match self.headers.get(id) {
-            Some(header) => header,
-            None => self.read_header(id, &file, &path)?,
-        };
-        let end = match offset.checked_add(len) {
-            Some(end) if end <= header.len => end,
-            _ => {
-                let what = format!("{len} bytes from {offset} on are not within its {}", header.len);
-                return Err(BlockError::Invalid { id, what });
+        let end = offset.saturating_add(len);
+        let (header, front) = match self.headers.get(id) {
+            Some(header) => (header, None),
+            // Content near the header comes with it, in one request to the disk.
+            None if end <= FRONT_BYTES_MAX => {
+                let (header, front) = self.read_front(id, &file, &path, end)?;
+                (header, Some(front))
             }
+            None => (self.read_header(id, &file, &path)?, None),
         };
+        if offset.checked_add(len).is_none_or(|end| end > header.len) {
+            let what = format!("{len} bytes from {offset} on are not within its {}", header.len);
+            return Err(BlockError::Invalid { id, what });
+        }
         if len == 0 {
             return Ok(Bytes::new());
         }
         let chunks = offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES);
-        let content = self.read_chunks(id, &header, &file, &path, chunks.clone())?;
-        let skip = (offset - chunks.start * CHUNK_BYTES) as usize;
-        let wanted = skip..skip + len as usize;
+        let first = (chunks.start * CHUNK_BYTES) as usize;
+        // Where the first chunk begins in the buffer.
+        let (buffer, at) = match front {
+            Some(front) => (front, HEADER_BYTES + first),
+            None => (self.read_chunks(id, &header, &file, &path, chunks.clone())?, 0),
+        };
+        verify(id, &header, buffer.get(at..).unwrap_or_default(), chunks)?;
+        let wanted = at + (offset as usize - first)..at + (end as usize - first);
         // A small part of a large buffer would keep all of it alive for as long as the caller caches the
         // part.
-        if wanted.len() * 2 < content.len() {
-            Ok(content.get(wanted).map(Bytes::copy_from_slice).unwrap_or_default())
+        if wanted.len() * 2 < buffer.len() {
+            Ok(buffer.get(wanted).map(Bytes::copy_from_slice).unwrap_or_default())
         } else {
-            Ok(Bytes::from_owner(content).slice(wanted))
+            Ok(Bytes::from_owner(buffer).slice(wanted))
         }
     }
 
@@ -93,7 +101,8 @@ impl BlockReader {
         let file = self.open_block(id, &path)?;
         let header = self.read_header(id, &file, &path)?;
         let chunks = 0..header.sums.len() as u32;
-        self.read_chunks(id, &header, &file, &path, chunks)?;
+        let content = self.read_chunks(id, &header, &file, &path, chunks.clone())?;
+        verify(id, &header, &content, chunks)?;
         self.disk.forget(&file);
         Ok(header.len)
     }
@@ -119,27 +128,43 @@ impl BlockReader {
     }
 
     fn read_header(&self, id: BlockId, file: &File, path: &Path) -> Result<Arc<Header>, BlockError> {
+        Ok(self.read_front(id, file, path, 0)?.0)
+    }
+
+    /// Reads the header, and the chunks up to byte `end` of the content behind it, in one request.
+    fn read_front(
+        &self,
+        id: BlockId,
+        file: &File,
+        path: &Path,
+        end: u32,
+    ) -> Result<(Arc<Header>, Buffer), BlockError> {
         let corrupt = |what| BlockError::Corrupt { id, what };
         let found = file.metadata().map_err(refused(path))?;
         if !found.is_file() {
             return Err(corrupt(format!("{} is not a file", path.display())));
         }
-        let mut page = self.buffers.lend(HEADER_BYTES);
-        let got = self.disk.read(file, &mut page, 0).map_err(refused(path))?;
-        let header = match page.first_chunk() {
-            Some(bytes) if got == HEADER_BYTES => Header::decode(id, bytes).map_err(corrupt)?,
+        let wanted = HEADER_BYTES + (end.div_ceil(CHUNK_BYTES) * CHUNK_BYTES) as usize;
+        let there = usize::try_from(found.len()).unwrap_or(usize::MAX).next_multiple_of(ALIGN_BYTES);
+        let mut front = self.buffers.lend(wanted.min(there).max(HEADER_BYTES));
+        let got = self.disk.read(file, &mut front, 0).map_err(refused(path))?;
+        let header = match front.first_chunk() {
+            Some(bytes) if got >= HEADER_BYTES => Header::decode(id, bytes).map_err(corrupt)?,
             _ => return Err(corrupt(format!("the file has only {} bytes", found.len()))),
         };
         if found.len() != header.file_bytes() {
             let what = format!("the file has {} bytes instead of {}", found.len(), header.file_bytes());
             return Err(corrupt(what));
         }
+        if got != front.len() {
+            return Err(corrupt(format!("the file ends at byte {got} of {}", header.file_bytes())));
+        }
         let header = Arc::new(header);
         self.headers.insert(id, header.clone());
-        Ok(header)
+        Ok((header, front))
     }
 
-    /// Reads whole chunks, in one request, and checks them.
+    /// Reads whole chunks, in one request. They are still to be verified.
     fn read_chunks(
         &self,
         id: BlockId,
@@ -157,16 +182,21 @@ impl BlockReader {
             let what = format!("the file ends at byte {} of {}", at + got as u64, header.file_bytes());
             return Err(BlockError::Corrupt { id, what });
         }
-        for (chunk, index) in content.chunks(CHUNK_BYTES as usize).zip(chunks) {
-            let stored = header.sums.get(index as usize);
-            if stored != Some(&crc32c::crc32c(chunk)) {
-                let at = index * CHUNK_BYTES;
-                let what = format!("the checksum of bytes {at} to {} does not match", at + CHUNK_BYTES - 1);
-                return Err(BlockError::Corrupt { id, what });
-            }
-        }
         Ok(content)
     }
+}
+
+/// Checks chunks of a block against its checksums; `content` begins with the first of them.
+fn verify(id: BlockId, header: &Header, content: &[u8], chunks: Range<u32>) -> Result<(), BlockError> {
+    for (chunk, index) in content.chunks(CHUNK_BYTES as usize).zip(chunks) {
+        let stored = header.sums.get(index as usize);
+        if stored != Some(&crc32c::crc32c(chunk)) {
+            let at = index * CHUNK_BYTES;
+            let what = format!("the checksum of bytes {at} to {} does not match", at + CHUNK_BYTES - 1);
+            return Err(BlockError::Corrupt { id, what });
+        }
+    }
+    Ok(())
 }
 
 /// Device and inode of a file.

@@ -10,6 +10,10 @@ pub const CHUNK_BYTES: u32 = 64 << 10;
 /// for direct I/O on every disk.
 pub const HEADER_BYTES: usize = 4096;
 
+/// A read that ends before this byte of a block fetches header and content in one request to the disk, if
+/// the header is not in memory: more bytes would cost more than the second request.
+pub const FRONT_BYTES_MAX: u32 = 256 << 10;
+
 /// Alignment of file offsets, lengths and memory for direct I/O, in bytes: the largest logical block size in
 /// use.
 pub const ALIGN_BYTES: usize = 4096;
