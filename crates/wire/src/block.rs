@@ -77,6 +77,9 @@ pub struct Moment {
 /// One point in time for each brick of a volume.
 pub type Moments = BTreeMap<BrickId, Moment>;
 
+/// Called with what a brick answered to a read.
+pub type GetDone = Box<dyn FnOnce(Result<Bytes, BlockError>) + Send>;
+
 /// One brick. All calls may block the calling thread; all may be made from many threads at once.
 pub trait BlockService: Send + Sync + 'static {
     /// Stores a new block; durable when this returns. The content is the concatenation of `parts`, which
@@ -87,6 +90,12 @@ pub trait BlockService: Send + Sync + 'static {
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError>;
     /// Removes blocks. Missing blocks are no error.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError>;
+    /// Starts a [`get`](Self::get) and returns at once; `done` is called with the outcome on a thread that must
+    /// not be blocked. A service that can only block gives `done` back.
+    fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
+        let _ = (id, offset, len);
+        Err(done)
+    }
     /// The present. All puts that begin after the call are later.
     fn moment(&self) -> Result<Moment, BlockError> {
         Ok(Moment::default())
@@ -127,6 +136,9 @@ impl<T: BlockService + ?Sized> BlockService for Arc<T> {
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         (**self).get(id, offset, len)
+    }
+    fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
+        (**self).get_then(id, offset, len, done)
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         (**self).delete(ids)

@@ -10,7 +10,7 @@ mod lease;
 mod locks;
 mod meta;
 
-pub use block::{BlockError, BlockPage, BlockService, Moment, Moments, VolumeBlocks};
+pub use block::{BlockError, BlockPage, BlockService, GetDone, Moment, Moments, VolumeBlocks};
 pub use denial::{Denial, Reason};
 pub use error::MetaError;
 pub use lease::{

@@ -2,9 +2,10 @@
 
 use super::Inner;
 use super::lane::Lane;
+use bytes::Bytes;
 use shoal_runtime::channel::{Receiver, Sender, unbounded};
 use shoal_runtime::time::Instant;
-use shoal_types::BrickId;
+use shoal_types::{BlockId, BrickId};
 use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,6 +60,36 @@ impl<T: Send + 'static> Calls<T> {
     }
 }
 
+impl Calls<Bytes> {
+    /// Starts a read of a block from a brick. Where the brick can answer by itself, no thread waits for it.
+    pub(super) fn start_get(
+        &mut self,
+        inner: &Arc<Inner>,
+        brick: BrickId,
+        id: BlockId,
+        offset: u32,
+        len: u32,
+    ) {
+        let lane = inner.lane(brick);
+        if let Some(service) = inner.bricks.brick(brick)
+            && lane.admit()
+        {
+            let (sender, of, its) = (self.sender.clone(), inner.clone(), lane.clone());
+            let done = move |answer: Result<Bytes, BlockError>| {
+                its.leave();
+                of.note_failure(brick, &answer);
+                // The caller may have gone on without it.
+                let _ = sender.send((brick, answer));
+            };
+            match service.get_then(id, offset, len, Box::new(done)) {
+                Ok(()) => return self.pending.push(brick),
+                Err(_) => lane.leave(),
+            }
+        }
+        self.start(inner, brick, move |it| it.get(id, offset, len));
+    }
+}
+
 impl<T> Drop for Calls<T> {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Relaxed);
@@ -82,13 +113,18 @@ impl Inner {
             return Err(BlockError::Unreachable(format!("{brick} is not connected")));
         };
         let answer = work(&*service);
-        if let Err(error) = &answer
+        self.note_failure(brick, &answer);
+        answer
+    }
+
+    /// Records a failure that is the brick's.
+    fn note_failure<T>(&self, brick: BrickId, answer: &Result<T, BlockError>) {
+        if let Err(error) = answer
             && blames_brick(error)
         {
             tracing::debug!(%brick, %error, "a brick failed");
             self.health.failed(brick);
         }
-        answer
     }
 
     /// Whether a brick may be used. Periodically this probes the brick for its free space in the background.

@@ -59,7 +59,7 @@ impl Reading {
         let mut left = holders.into_iter();
         let mut ask = |calls: &mut Calls<Bytes>| match left.next() {
             Some(brick) => {
-                calls.start(inner, brick, move |it| it.get(id, offset, len));
+                calls.start_get(inner, brick, id, offset, len);
                 true
             }
             None => false,

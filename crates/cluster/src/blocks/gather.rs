@@ -134,7 +134,7 @@ impl Gather<'_> {
     fn start(&self, calls: &mut Calls<Bytes>, index: usize, brick: BrickId, columns: &Range<u32>) {
         let (name, offset, len) =
             (names::of_shard(self.id, index), columns.start, columns.end - columns.start);
-        calls.start(self.inner, brick, move |it| it.get(name, offset, len));
+        calls.start_get(self.inner, brick, name, offset, len);
     }
 
     /// Takes in an answer. Bricks verify what they answer, so it is an intact shard.

@@ -17,6 +17,8 @@ struct State {
     threads: usize,
     idle: usize,
     closed: bool,
+    /// Requests in flight for which no thread waits.
+    unattended: usize,
 }
 
 /// The queue and the threads of one brick.
@@ -53,6 +55,20 @@ impl Lane {
             }
         }
         true
+    }
+
+    /// Admits a request for which no thread of the lane will wait; [`Lane::leave`] ends it. `false`: there are
+    /// too many already, or the lane is closed.
+    pub(super) fn admit(&self) -> bool {
+        let mut state = self.state.lock();
+        let admitted = !state.closed && state.unattended < LANE_CALLS_MAX;
+        state.unattended += usize::from(admitted);
+        admitted
+    }
+
+    /// A request that was admitted has ended.
+    pub(super) fn leave(&self) {
+        self.state.lock().unattended -= 1;
     }
 
     /// Takes no more jobs; those in progress are completed.

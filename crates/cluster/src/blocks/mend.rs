@@ -133,7 +133,7 @@ impl Inner {
         let (mut bad, mut failure) = (Vec::new(), None);
         for brick in self.holders(map, id, info.group) {
             let mut call = Calls::new();
-            call.start(self, brick, move |it| it.get(id, 0, info.len));
+            call.start_get(self, brick, id, 0, info.len);
             match call.next(give_up) {
                 Some((_, Ok(content))) if content.len() == info.len as usize => return Ok((content, bad)),
                 Some((_, Err(error @ (BlockError::Missing(_) | BlockError::Corrupt { .. })))) => {

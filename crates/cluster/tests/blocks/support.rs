@@ -5,9 +5,9 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::map::{ClusterMap, Shards};
 use shoal_cluster::{Bricks, Command, Outcome, ReplicatedBlocks, apply};
 use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
-use shoal_wire::{BlockError, BlockPage, BlockService, Moment, VolumeBlocks};
+use shoal_wire::{BlockError, BlockPage, BlockService, GetDone, Moment, VolumeBlocks};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 pub const VOLUME: GroupId = GroupId(77);
@@ -37,9 +37,20 @@ struct State {
 pub struct MemBrick {
     state: Mutex<State>,
     released: Condvar,
+    /// The brick itself, if it answers reads without blocking the caller.
+    itself: OnceLock<Weak<MemBrick>>,
 }
 
 impl MemBrick {
+    /// Every other brick answers reads without blocking the caller, as bricks on other machines do.
+    fn new(id: BrickId) -> Arc<MemBrick> {
+        let brick = Arc::new(MemBrick::default());
+        if id.0 % 2 == 1 {
+            brick.itself.get_or_init(|| Arc::downgrade(&brick));
+        }
+        brick
+    }
+
     /// Sets whether every request fails.
     pub fn set_down(&self, down: bool) {
         self.state.lock().down = down;
@@ -130,6 +141,11 @@ impl BlockService for MemBrick {
         let content = block.slice(range);
         *state.reads.entry(id).or_default() += 1;
         Ok(content)
+    }
+    fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
+        let Some(itself) = self.itself.get().and_then(Weak::upgrade) else { return Err(done) };
+        std::thread::spawn(move || done(itself.get(id, offset, len)));
+        Ok(())
     }
     fn check(&self, id: BlockId) -> Result<u32, BlockError> {
         match self.is_damaged(id) {
@@ -251,7 +267,7 @@ impl World {
         let (next, outcome) = apply(&map, &command);
         assert!(!matches!(outcome, Outcome::Refused(_)), "{command:?}: {outcome:?}");
         for id in next.bricks.keys() {
-            self.bricks.write().entry(*id).or_default();
+            self.bricks.write().entry(*id).or_insert_with(|| MemBrick::new(*id));
         }
         *map = Arc::new(next);
         outcome

@@ -5,10 +5,11 @@ use crate::frame::Service;
 use crate::limits::BRICK_TIMEOUT;
 use crate::link::Link;
 use crate::listener::Replier;
+use crate::outcome::NetError;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BlockId, BrickId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
+use shoal_wire::{BlockError, BlockPage, BlockService, GetDone, Moment};
 use std::sync::Arc;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,23 +65,45 @@ impl RemoteBrick {
     }
 
     fn call(&self, call: &Call, tail: &[Bytes]) -> Result<(Answer, Bytes), BlockError> {
-        let unreachable = |what: String| BlockError::Unreachable(format!("{} at {what}", self.brick));
         let parts = pack(call, tail.iter().cloned());
-        let body = self
-            .link
-            .call(Service::Brick(self.brick), false, parts, BRICK_TIMEOUT)
-            .map_err(|error| unreachable(error.to_string()))?;
-        let malformed = |why: String| unreachable(format!("{}: {why}", self.link.address()));
-        let (answer, tail) = unpack::<Result<Answer, BlockError>>(&body).map_err(malformed)?;
-        Ok((answer?, tail))
+        let outcome = self.link.call(Service::Brick(self.brick), false, parts, BRICK_TIMEOUT);
+        answer_in(self.brick, self.link.address(), outcome)
     }
 
     fn confused(&self) -> BlockError {
-        BlockError::Unreachable(format!(
-            "{} at {}: its answer makes no sense",
-            self.brick,
-            self.link.address()
-        ))
+        confused(self.brick, self.link.address())
+    }
+}
+
+fn unreachable(brick: BrickId, what: &str) -> BlockError {
+    BlockError::Unreachable(format!("{brick} at {what}"))
+}
+
+fn confused(brick: BrickId, address: &str) -> BlockError {
+    BlockError::Unreachable(format!("{brick} at {address}: its answer makes no sense"))
+}
+
+/// The answer in an outcome of a request, and the bytes behind it.
+fn answer_in(
+    brick: BrickId,
+    address: &str,
+    outcome: Result<Bytes, NetError>,
+) -> Result<(Answer, Bytes), BlockError> {
+    let body = outcome.map_err(|error| unreachable(brick, &error.to_string()))?;
+    let (answer, tail) = unpack::<Result<Answer, BlockError>>(&body)
+        .map_err(|why| unreachable(brick, &format!("{address}: {why}")))?;
+    Ok((answer?, tail))
+}
+
+fn content_of(
+    brick: BrickId,
+    address: &str,
+    answer: Result<(Answer, Bytes), BlockError>,
+    len: u32,
+) -> Result<Bytes, BlockError> {
+    match answer? {
+        (Answer::Content, bytes) if bytes.len() == len as usize => Ok(bytes),
+        _ => Err(confused(brick, address)),
     }
 }
 
@@ -92,10 +115,17 @@ impl BlockService for RemoteBrick {
         }
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        match self.call(&Call::Get { id, offset, len }, &[])? {
-            (Answer::Content, bytes) if bytes.len() == len as usize => Ok(bytes),
-            _ => Err(self.confused()),
-        }
+        let answer = self.call(&Call::Get { id, offset, len }, &[]);
+        content_of(self.brick, self.link.address(), answer, len)
+    }
+    fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
+        let (brick, address) = (self.brick, self.link.address().to_owned());
+        let parts = pack(&Call::Get { id, offset, len }, []);
+        let answered = move |outcome| {
+            done(content_of(brick, &address, answer_in(brick, &address, outcome), len));
+        };
+        self.link.call_then(Service::Brick(brick), false, parts, Box::new(answered));
+        Ok(())
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         match self.call(&Call::Delete(ids.to_vec()), &[])?.0 {

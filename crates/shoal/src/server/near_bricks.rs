@@ -20,7 +20,7 @@ use shoal_brick::{BlockReader, ReadCounts};
 use shoal_net::Link;
 use shoal_net::remote::RemoteBrick;
 use shoal_types::{BlockId, BrickId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
+use shoal_wire::{BlockError, BlockPage, BlockService, GetDone, Moment};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -154,6 +154,13 @@ impl BlockService for NearBrick {
                 self.remote.get(id, offset, len)
             }
             None => self.remote.get(id, offset, len),
+        }
+    }
+    fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
+        match self.files() {
+            // The thread that reads a file waits for the disk.
+            Some(_) => Err(done),
+            None => self.remote.get_then(id, offset, len, done),
         }
     }
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
