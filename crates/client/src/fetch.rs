@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::core::{Core, Need, Ticket};
 use crate::failover::is_transient;
 use crate::grants::Grants;
-use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
+use crate::limits::{DIR_CONTENT_BYTES_MAX, DIR_CONTENT_CACHE_SHARE, EXTENTS_PAGE, LIST_PAGE_BYTES};
 use crate::ship::Shipper;
 use crate::tokens::Request;
 use crate::trace::{Hop, waits};
@@ -154,13 +154,18 @@ impl Fetcher {
         Ok(taken((request, ticket), reply.term, reply.exclusive, install))
     }
 
+    /// Fetches a listing with attributes, and with as many contents of files as the cache should take at once.
+    /// If only contents are missing, fetches the next of them.
     fn fetch_directory(&self, dir: InodeId, contents: bool) -> Result<Fetched<'_>, Errno> {
-        let (ticket, version) = {
+        let (ticket, version, listed) = {
             let core = &self.context.state.lock().core;
-            (core.ticket(), core.version(dir))
+            (core.ticket(), core.version(dir), core.contents_after(dir).filter(|_| contents))
         };
-        let mut after = Cookie::START;
-        let mut budget = if contents { DIR_CONTENT_BYTES_MAX } else { 0 };
+        let mut after = listed.unwrap_or(Cookie::START);
+        let mut contents_after = Some(after);
+        // Several programs may read directories at the same time.
+        let share = self.context.shared.options.cache_bytes / DIR_CONTENT_CACHE_SHARE;
+        let mut budget = if contents { share.min(DIR_CONTENT_BYTES_MAX) } else { 0 };
         loop {
             self.context.counters.listings.add(1);
             let prefetch = if budget > 0 { Prefetch::Contents } else { Prefetch::Attributes };
@@ -170,15 +175,21 @@ impl Fetcher {
                 return Err(self.context.confused());
             };
             self.context.groups.learn_records(entries.iter().filter_map(|entry| entry.record.as_ref()));
-            budget = budget.saturating_sub(LIST_PAGE_BYTES);
             let last = entries.last().map(|entry| entry.name.cookie());
+            if budget > 0 {
+                contents_after = if end { None } else { last };
+            }
+            budget = budget.saturating_sub(LIST_PAGE_BYTES);
+            let is_last = end || (listed.is_some() && budget == 0);
             let page = taken((request, ticket), reply.term, reply.exclusive, move |core| {
                 core.install_page(ticket, dir, entries);
-                if end {
-                    core.install_end(ticket, dir, version, contents);
+                match listed {
+                    Some(_) if is_last => core.install_contents_end(dir, version, contents_after),
+                    None if end => core.install_end(ticket, dir, version, contents_after),
+                    _ => {}
                 }
             });
-            if end {
+            if is_last {
                 return Ok(page);
             }
             if !page.install(&mut self.context.state.lock().core) {

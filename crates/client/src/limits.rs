@@ -51,6 +51,8 @@ pub const DIR_FETCH_ENTRIES_MAX: u64 = 8192;
 pub const DIR_CACHE_ENTRIES_MAX: u64 = 65_536;
 /// Bytes of small contents that come along with one listing; beyond it, attributes only.
 pub const DIR_CONTENT_BYTES_MAX: usize = 32 << 20;
+/// The contents that come along with one listing take at most the cache's bytes divided by this.
+pub const DIR_CONTENT_CACHE_SHARE: usize = 16;
 /// Bytes requested in one page of a listing.
 pub const LIST_PAGE_BYTES: usize = 4 << 20;
 /// Walks at the same time; beyond it the one that was idle for longest is forgotten.

@@ -126,6 +126,32 @@ fn a_tree_is_read_with_few_requests() {
 }
 
 #[test]
+fn files_of_a_directory_larger_than_the_cache_are_read_with_few_requests() {
+    const FILES: usize = 500;
+    const CACHE_BYTES: usize = 16 << 20;
+    let two = Two::new();
+    let dir = mkdir(&two.maker, ROOT, "large");
+    let content = vec![b'x'; 60_000];
+    assert!(FILES * content.len() > CACHE_BYTES);
+    for n in 0..FILES {
+        file(&two.maker, dir, &format!("f{n}"), &content);
+    }
+    two.maker.fsync(ROOT).expect("durable");
+    std::thread::sleep(QUIET);
+    let options = Options { name: "small".into(), cache_bytes: CACHE_BYTES, ..Options::default() };
+    let small = Client::open(two.transport.clone(), two.bricks.clone(), options).expect("a session");
+    let before = two.transport.0.count();
+    let files = list(&small, dir);
+    assert_eq!(files.len(), FILES);
+    assert!(files.iter().all(|(_, ino)| read(&small, *ino) == content));
+    let asked = two.transport.0.count() - before;
+    assert!(asked <= FILES / 8, "{asked} requests for {FILES} files");
+    assert!(stat(&small, "cache_bytes") <= 2 * CACHE_BYTES as u64);
+    small.close().expect("closed");
+    two.end();
+}
+
+#[test]
 fn blocks_are_read_ahead_of_the_walk() {
     const DIRS: usize = 40;
     const READ: usize = 10;

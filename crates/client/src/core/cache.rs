@@ -46,6 +46,8 @@ pub(crate) struct Content {
     pub(crate) known: Ranges,
     /// The open block that a sequential writer is filling, and the offset in the file at which it continues.
     pub(crate) stream: Option<(BlockId, u64)>,
+    /// The file has been read to its end: the kernel has its bytes in its page cache.
+    pub(crate) is_read: bool,
 }
 
 /// Rough size of a node in memory besides its names and contents, in bytes.
@@ -351,6 +353,8 @@ impl Cache {
 
     /// While the cache is above its limit, visits a few nodes and evicts those that are neither uncommitted
     /// nor recently used. Never called during an operation, so what an operation has read stays cached.
+    ///
+    /// Content that was read gets no second chance: content that was fetched ahead is still to be read.
     pub(super) fn evict(&mut self) {
         // A listing can bring thousands of nodes at once, and each may have to be visited twice.
         let excess = self.bytes.saturating_sub(self.bytes_max) / NODE_BYTES;
@@ -361,6 +365,11 @@ impl Cache {
             let Some(ino) = self.clock.pop_front() else { return };
             let Some(node) = self.nodes.get_mut(&ino) else { continue };
             let pinned = node.modified > self.acked || node.inode.nlink == 0 || ino == InodeId::ROOT;
+            if !pinned && node.is_read() {
+                self.clock.push_back(ino);
+                self.forget_extents(ino);
+                continue;
+            }
             if pinned || std::mem::take(&mut node.recent) {
                 self.clock.push_back(ino);
                 continue;
@@ -390,6 +399,11 @@ impl Cache {
 }
 
 impl Node {
+    /// Whether this is a file that has been read to its end, and that no writer extends.
+    fn is_read(&self) -> bool {
+        matches!(&self.body, Body::File(content) if content.is_read && content.stream.is_none())
+    }
+
     fn bytes(&self) -> usize {
         NODE_BYTES
             + self.xattrs.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum::<usize>()

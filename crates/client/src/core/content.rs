@@ -84,6 +84,7 @@ impl Core {
         if at < end {
             pieces.push(Piece::Zeros(end - at));
         }
+        self.content(ino)?.is_read |= end == size;
         Ok(pieces)
     }
 
@@ -92,7 +93,7 @@ impl Core {
         self.cache.peek(ino).is_some_and(|node| node.inode.size <= READ_WHOLE_BYTES_MAX)
     }
 
-    /// The need for content that is not cached: extents of the file, or the contents of all files of the
+    /// The need for content that is not cached: extents of the file, or the contents of many files of the
     /// directory if a program reads them one after the other.
     fn lacks_content(&mut self, ino: InodeId, gap: u64) -> Need {
         if let Some(node) = self.cache.peek(ino)
@@ -100,7 +101,7 @@ impl Core {
             && let dir = node.inode.parent
             && let Some(Node { body: Body::Directory(names), inode, stale: false, .. }) = self.cache.node(dir)
             && names.is_complete()
-            && names.without_contents
+            && names.contents_after.is_some()
             && inode.entries <= DIR_FETCH_ENTRIES_MAX
         {
             names.single_fetches += 1;

@@ -25,8 +25,8 @@ pub(crate) struct Directory {
     complete: bool,
     /// Some inodes of these names were evicted, so READDIRPLUS has to fetch the listing again.
     pub(crate) lacks_inodes: bool,
-    /// The listing was fetched without the contents of files.
-    pub(crate) without_contents: bool,
+    /// The contents of files whose names come after this were not fetched with the listing; `None`: all were.
+    pub(crate) contents_after: Option<Cookie>,
     /// Number of files whose content has been fetched singly since.
     pub(super) single_fetches: u32,
     /// Another client has changed names since all were cached.

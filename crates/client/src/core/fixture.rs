@@ -3,7 +3,7 @@
 use super::Core;
 use crate::values::Caller;
 use bytes::Bytes;
-use shoal_types::{FileKind, Inode, InodeId, Name, SessionId, Timestamp};
+use shoal_types::{Cookie, FileKind, Inode, InodeId, Name, SessionId, Timestamp};
 use shoal_wire::FileRecord;
 
 /// A core that knows an empty root, and may change it.
@@ -35,7 +35,7 @@ pub(super) fn core() -> Core {
     core.install_exclusive(ticket, &[InodeId::ROOT]);
     core.install_inode(ticket, record(InodeId::ROOT, inode));
     let version = core.version(InodeId::ROOT);
-    core.install_end(ticket, InodeId::ROOT, version, false);
+    core.install_end(ticket, InodeId::ROOT, version, Some(Cookie::START));
     core
 }
 

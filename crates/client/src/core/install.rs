@@ -13,7 +13,7 @@ use super::Core;
 use super::cache::{Body, Content, extent_bytes};
 use super::ranges::Ranges;
 use shoal_namespace::Dentry;
-use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
+use shoal_types::{BatchSeq, Cookie, Extent, Inode, InodeId, Name};
 use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, LookupReply, MOVES, Right, Want};
 
 /// The state of the cache when a request was made, by which its reply is judged.
@@ -214,8 +214,15 @@ impl Core {
     }
 
     /// All pages of a listing were installed under this ticket: a name that was not among them does not
-    /// exist, unless names were dropped since the directory had this version.
-    pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId, version: Option<u64>, contents: bool) {
+    /// exist, unless names were dropped since the directory had this version. The contents of files whose names
+    /// come after `contents_after` were left out.
+    pub(crate) fn install_end(
+        &mut self,
+        ticket: Ticket,
+        dir: InodeId,
+        version: Option<u64>,
+        contents_after: Option<Cookie>,
+    ) {
         if self.outdated(ticket) || version.is_none() || self.version(dir) != version {
             return;
         }
@@ -223,9 +230,28 @@ impl Core {
             && let Body::Directory(names) = &mut node.body
         {
             names.lacks_inodes = false;
-            (names.without_contents, names.single_fetches) = (!contents, 0);
+            (names.contents_after, names.single_fetches) = (contents_after, 0);
             let grown = if names.is_complete() { 0 } else { names.set_complete() };
             self.cache.adjust(grown);
+        }
+    }
+
+    /// The name after which the contents of a directory's files are to be fetched, if its listing is complete
+    /// without them.
+    pub(crate) fn contents_after(&self, dir: InodeId) -> Option<Cookie> {
+        match &self.cache.peek(dir)?.body {
+            Body::Directory(names) if names.is_complete() => names.contents_after,
+            _ => None,
+        }
+    }
+
+    /// Further contents of a directory's files were installed: now those after this name are left.
+    pub(crate) fn install_contents_end(&mut self, dir: InodeId, version: Option<u64>, after: Option<Cookie>) {
+        if self.version(dir) == version
+            && let Some(node) = self.cache.node(dir)
+            && let Body::Directory(names) = &mut node.body
+        {
+            (names.contents_after, names.single_fetches) = (after, 0);
         }
     }
 
@@ -258,5 +284,5 @@ impl Core {
 
 /// A content map that is completely known.
 fn whole(extents: Vec<(u64, Extent)>) -> Content {
-    Content { extents: extents.into_iter().collect(), known: Ranges::all(), stream: None }
+    Content { extents: extents.into_iter().collect(), known: Ranges::all(), ..Content::default() }
 }

@@ -191,7 +191,8 @@ impl Core {
         let before = self.cache.bytes();
         let version = ahead.dirs.iter().position(|one| *one == dir).and_then(|at| *ahead.versions.get(at)?);
         self.install_page(ahead.ticket, dir, entries);
-        self.install_end(ahead.ticket, dir, version, ahead.contents);
+        let contents_after = (!ahead.contents).then_some(Cookie::START);
+        self.install_end(ahead.ticket, dir, version, contents_after);
         let bytes = self.cache.bytes().saturating_sub(before);
         self.walks.came += 1;
         let Some((children, _)) = self.subdirectories(dir) else { return self.walks.unexpect(dir) };
