@@ -12,16 +12,21 @@ pub const RUNS_SEVERAL_DEFAULT: usize = 1;
 pub const KERNEL_FILES: usize = shoal_suites::limits::UNTAR_FILES;
 
 /// Length of the large file, in bytes.
-pub const STREAM_BYTES: u64 = 2 << 30;
+pub const STREAM_BYTES: u64 = 1 << 30;
 /// Record sizes for writing and reading it, in bytes.
-pub const STREAM_RECORD_BYTES: &[usize] = &[256 << 10, 1 << 20, 4 << 20, 16 << 20];
-
-/// Length of the file of the benchmark `reads`, in bytes.
-pub const READS_BYTES: u64 = 1 << 30;
-/// Readers at a time there.
-pub const READS_READERS: u64 = 4;
-/// Distance of the records that are read in strides, in bytes.
-pub const READS_STRIDE_BYTES: u64 = 1 << 20;
+pub const STREAM_RECORD_BYTES: &[u64] = &[4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+/// Random reads of one record size, at most.
+pub const STREAM_RANDOM_READS_MAX: u64 = 1024;
+/// Bytes read at random in records of one size, at most.
+pub const STREAM_RANDOM_BYTES_MAX: u64 = 256 << 20;
+/// Record and distance of the strides, in bytes.
+pub const STREAM_STRIDES: &[(u64, u64)] = &[(64 << 10, 1 << 20), (256 << 10, 1 << 20), (1 << 20, 4 << 20)];
+/// Mounts that write and read at once, each a file of its own.
+pub const STREAM_CLIENTS: &[usize] = &[1, 2, 4];
+/// Length of their records, in bytes.
+pub const STREAM_CLIENT_RECORD_BYTES: u64 = 1 << 20;
+/// Length of each such file, in bytes.
+pub const STREAM_CLIENT_BYTES: u64 = 512 << 20;
 
 /// Length of the file for random writes, in bytes.
 pub const RANDOM_FILE_BYTES: u64 = 256 << 20;
@@ -29,6 +34,13 @@ pub const RANDOM_FILE_BYTES: u64 = 256 << 20;
 pub const RANDOM_RECORD_BYTES: usize = 4 << 10;
 /// Writes per measurement, each with its own fsync.
 pub const RANDOM_WRITES: usize = 300;
+
+/// Scale of pgbench's tables: 100,000 accounts each.
+pub const DATABASE_SCALE: &str = "10";
+/// Clients of the database.
+pub const DATABASE_CLIENTS: &str = "4";
+/// Seconds that pgbench runs.
+pub const DATABASE_SECONDS: &str = "30";
 
 /// Files of the benchmark `memory`.
 pub const MEMORY_FILES: usize = 1_000_000;
@@ -99,10 +111,14 @@ pub mod goals {
     pub const TAR_COLD_CLUSTER: f64 = 3.0;
     /// Many concurrent readers.
     pub const CONCURRENT: f64 = 1.1;
-    /// Large files.
-    pub const STREAM: f64 = 1.3;
-    /// Cold reads of any pattern: half of the local rate.
-    pub const READS: f64 = 2.0;
+    /// Writing a large file, one copy: 0.8 of the local rate.
+    pub const STREAM_WRITE: f64 = 1.25;
+    /// Writing a large file, three copies on the same disk: 0.8 of a third of the local rate.
+    pub const STREAM_WRITE_COPIES: f64 = 3.75;
+    /// Reading a large file in sequence: 0.6 of the local rate.
+    pub const STREAM_READ: f64 = 1.67;
+    /// Cold reads at random and in strides: half of the local rate.
+    pub const STREAM_RANDOM: f64 = 2.0;
 }
 
 /// Schemes of the benchmark `coding`, data and parity shards.

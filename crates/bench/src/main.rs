@@ -12,6 +12,8 @@
 //! **Refuses** to compare figures from different machines or runs: only ratios within one run mean anything.
 
 mod coding;
+mod database;
+mod fio;
 mod input;
 mod limits;
 mod measure;
@@ -19,7 +21,6 @@ mod memory;
 mod million;
 mod nodes;
 mod random;
-mod reads;
 mod report;
 mod several;
 mod side;
@@ -75,12 +76,12 @@ enum What {
     Unpack,
     /// 10,000 files of 20 KiB, read by many tars at once
     Small,
-    /// 2 GiB written and read in records of several sizes
+    /// 1 GiB with fio: written, read cold in sequence, at random and in strides, records of 4 KiB to 16 MiB
     Stream,
-    /// 1 GiB read cold at random, in strides, backward, in sequence, by several readers
-    Reads,
     /// 4 KiB random writes with an fsync each
     Random,
+    /// PostgreSQL under pgbench
+    Database,
     /// Several mounts of one volume: at work in separate directories, in one, and after each other
     Several,
     /// Memory with one million files, in one process
@@ -129,8 +130,8 @@ fn main() -> anyhow::Result<()> {
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
         (What::Small, small::run),
         (What::Stream, stream::run),
-        (What::Reads, reads::run),
         (What::Random, random::run),
+        (What::Database, database::run),
         (What::Several, several::run),
         (What::Memory, memory::run),
         (What::Million, million::run),

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod outcome;
 pub mod page;
 pub mod plan;
+pub mod postgres;
 pub mod programs;
 pub mod rounds;
 pub mod sandbox;
