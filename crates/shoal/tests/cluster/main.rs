@@ -17,6 +17,7 @@ mod locks;
 mod metrics;
 mod near;
 mod outage;
+mod postgres;
 mod profile;
 mod programs;
 mod refused;
