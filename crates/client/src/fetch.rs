@@ -154,8 +154,8 @@ impl Fetcher {
         Ok(taken((request, ticket), reply.term, reply.exclusive, install))
     }
 
-    /// Fetches a listing with attributes, and with as many contents of files as the cache should take at once.
-    /// If only contents are missing, fetches the next of them.
+    /// Fetches a listing with attributes, and with as many contents of files as the cache should take at
+    /// once. If only contents are missing, fetches the next of them.
     fn fetch_directory(&self, dir: InodeId, contents: bool) -> Result<Fetched<'_>, Errno> {
         let (ticket, version, listed) = {
             let core = &self.context.state.lock().core;

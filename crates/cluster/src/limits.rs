@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// Requests to one brick that are in flight at a time. Enough to keep a disk and a connection busy; few
-/// enough that a brick that has stopped answering keeps no more than this many blocks in memory. As many reads
-/// for which no thread waits may be in flight besides.
+/// enough that a brick that has stopped answering keeps no more than this many blocks in memory. As many
+/// reads for which no thread waits may be in flight besides.
 pub const LANE_CALLS_MAX: usize = 12;
 /// Requests queued for one brick; more are refused as if the brick did not answer.
 pub const LANE_QUEUE_MAX: usize = 4096;

@@ -98,8 +98,8 @@ impl Postgres {
         Ok(Transactions { count: count as u64, per_second: after("tps =").unwrap_or_default() })
     }
 
-    /// Checks that the tables of pgbench agree with each other, and each index with its table. Returns how many
-    /// transactions are in its history.
+    /// Checks that the tables of pgbench agree with each other, and each index with its table. Returns the
+    /// number of transactions in its history.
     pub fn check(&self) -> anyhow::Result<u64> {
         let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers), \
                     (SELECT sum(bbalance) FROM pgbench_branches), (SELECT coalesce(sum(delta), 0) FROM pgbench_history)";

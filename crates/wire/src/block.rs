@@ -90,8 +90,8 @@ pub trait BlockService: Send + Sync + 'static {
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError>;
     /// Removes blocks. Missing blocks are no error.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError>;
-    /// Starts a [`get`](Self::get) and returns at once; `done` is called with the outcome on a thread that must
-    /// not be blocked. A service that can only block gives `done` back.
+    /// Starts a [`get`](Self::get) and returns at once; `done` is called with the outcome on a thread that
+    /// must not be blocked. A service that can only block gives `done` back.
     fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
         let _ = (id, offset, len);
         Err(done)

@@ -214,8 +214,8 @@ impl Core {
     }
 
     /// All pages of a listing were installed under this ticket: a name that was not among them does not
-    /// exist, unless names were dropped since the directory had this version. The contents of files whose names
-    /// come after `contents_after` were left out.
+    /// exist, unless names were dropped since the directory had this version. The contents of files whose
+    /// names come after `contents_after` were left out.
     pub(crate) fn install_end(
         &mut self,
         ticket: Ticket,

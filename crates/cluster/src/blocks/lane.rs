@@ -57,8 +57,8 @@ impl Lane {
         true
     }
 
-    /// Admits a request for which no thread of the lane will wait; [`Lane::leave`] ends it. `false`: there are
-    /// too many already, or the lane is closed.
+    /// Admits a request for which no thread of the lane will wait; [`Lane::leave`] ends it. `false`: there
+    /// are too many already, or the lane is closed.
     pub(super) fn admit(&self) -> bool {
         let mut state = self.state.lock();
         let admitted = !state.closed && state.unattended < LANE_CALLS_MAX;
