@@ -130,6 +130,13 @@ pub const CODING_PART_BYTES: u32 = 16 << 10;
 /// Rounds per figure, of which the median counts.
 pub const CODING_ROUNDS: usize = 51;
 
+/// Record sizes of the benchmark `path`, in bytes, ascending.
+pub const PATH_RECORD_BYTES: &[usize] = &[4 << 10, 64 << 10, 1 << 20];
+/// Reads of each size on each hop.
+pub const PATH_READS: u64 = 500;
+/// Blocks of 4 MiB that they are spread over.
+pub const PATH_BLOCKS: u64 = 64;
+
 /// Servers of the benchmark `tier`, each with a hot and a cold disk.
 pub const TIER_NODES: usize = 4;
 /// Files of the benchmark `tier`, by default.

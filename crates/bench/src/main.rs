@@ -20,6 +20,7 @@ mod measure;
 mod memory;
 mod million;
 mod nodes;
+mod path;
 mod random;
 mod report;
 mod several;
@@ -70,7 +71,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Everything below but `several`, `million`, `store`, `coding`, `tier` and `space`
+    /// Everything below but `several`, `million`, `store`, `coding`, `path`, `tier` and `space`
     All,
     /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
     Unpack,
@@ -92,6 +93,8 @@ enum What {
     Store,
     /// Erasure coding alone, on one core
     Coding,
+    /// Random reads, one hop further from the disk each time: time and processor time of each
+    Path,
     /// A hot tier in memory before slow disks: small files hot, cold, and while other files move
     Tier,
     /// The space that a tree takes as three copies and as 8 + 4 shards
@@ -123,7 +126,13 @@ fn main() -> anyhow::Result<()> {
             || (all
                 && !matches!(
                     what,
-                    What::Several | What::Million | What::Store | What::Coding | What::Tier | What::Space
+                    What::Several
+                        | What::Million
+                        | What::Store
+                        | What::Coding
+                        | What::Path
+                        | What::Tier
+                        | What::Space
                 ))
     };
     for (what, run) in [
@@ -137,6 +146,7 @@ fn main() -> anyhow::Result<()> {
         (What::Million, million::run),
         (What::Store, store::run),
         (What::Coding, coding::run),
+        (What::Path, path::run),
         (What::Tier, tier::run),
         (What::Space, space::run),
     ] {
