@@ -1,6 +1,6 @@
-//! Memory for direct I/O: page-aligned buffers, those of large blocks used again.
+//! Memory for direct I/O: page-aligned buffers, the larger ones used again.
 
-use crate::limits::{ALIGN_BYTES, BUFFERS_KEPT_MAX, HEADER_BYTES};
+use crate::limits::{ALIGN_BYTES, BUFFER_KEPT_BYTES_MIN, BUFFERS_KEPT_BYTES_MAX, HEADER_BYTES};
 use parking_lot::Mutex;
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -8,18 +8,25 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
-/// Length of the buffers that are kept: a whole block file.
+/// Length of the largest buffers: a whole block file.
 const LARGE_BYTES: usize = HEADER_BYTES + BLOCK_BYTES_MAX as usize;
 
 /// Lends buffers. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct Pool(Arc<Mutex<Vec<Memory>>>);
+pub(crate) struct Pool(Arc<Mutex<Kept>>);
+
+/// Buffers to be used again.
+#[derive(Default)]
+struct Kept {
+    all: Vec<Memory>,
+    bytes: usize,
+}
 
 /// A buffer of a multiple of [`ALIGN_BYTES`], aligned likewise. Its bytes are initialised, to anything.
 pub(crate) struct Buffer {
     memory: Option<Memory>,
     len: usize,
-    home: Weak<Mutex<Vec<Memory>>>,
+    home: Weak<Mutex<Kept>>,
 }
 
 struct Memory {
@@ -56,27 +63,42 @@ impl Pool {
     /// A buffer of exactly `len` bytes, a multiple of [`ALIGN_BYTES`], up to a whole block file.
     pub fn lend(&self, len: usize) -> Buffer {
         assert!(len > 0 && len.is_multiple_of(ALIGN_BYTES) && len <= LARGE_BYTES, "buffer of {len} bytes");
-        // Half a block and more takes a kept buffer; less is cheap to allocate and would waste one.
-        let memory = if len > LARGE_BYTES / 2 {
-            let kept = self.0.lock().pop();
-            kept.unwrap_or_else(|| Memory::new(LARGE_BYTES))
-        } else {
-            Memory::new(len)
-        };
+        let size = kept_size(len).unwrap_or(len);
+        let memory = self.0.lock().take(size).unwrap_or_else(|| Memory::new(size));
         Buffer { memory: Some(memory), len, home: Arc::downgrade(&self.0) }
+    }
+}
+
+/// The size of a kept buffer for this length: a power of two, or a whole block file. `None` where a new buffer
+/// is cheap, or would be used by less than three quarters.
+fn kept_size(len: usize) -> Option<usize> {
+    if len > LARGE_BYTES / 2 {
+        return Some(LARGE_BYTES);
+    }
+    let size = len.next_power_of_two();
+    (size >= BUFFER_KEPT_BYTES_MIN && len >= size / 4 * 3).then_some(size)
+}
+
+impl Kept {
+    fn take(&mut self, size: usize) -> Option<Memory> {
+        let at = self.all.iter().rposition(|memory| memory.len == size)?;
+        self.bytes -= size;
+        Some(self.all.swap_remove(at))
+    }
+
+    fn keep(&mut self, memory: Memory) {
+        if kept_size(memory.len) == Some(memory.len) && self.bytes + memory.len <= BUFFERS_KEPT_BYTES_MAX {
+            self.bytes += memory.len;
+            self.all.push(memory);
+        }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(memory) = self.memory.take() else { return };
-        if memory.len == LARGE_BYTES
-            && let Some(home) = self.home.upgrade()
-        {
-            let mut kept = home.lock();
-            if kept.len() < BUFFERS_KEPT_MAX {
-                kept.push(memory);
-            }
+        if let Some(home) = self.home.upgrade() {
+            home.lock().keep(memory);
         }
     }
 }
@@ -126,10 +148,26 @@ mod tests {
     }
 
     #[test]
-    fn no_more_buffers_are_kept_than_the_limit_says() {
+    fn part_of_a_block_takes_a_kept_buffer_of_its_size() {
+        const MIB: usize = 1 << 20;
         let pool = Pool::default();
-        let many: Vec<Buffer> = (0..BUFFERS_KEPT_MAX + 3).map(|_| pool.lend(LARGE_BYTES)).collect();
-        drop(many);
-        assert_eq!(pool.0.lock().len(), BUFFERS_KEPT_MAX);
+        let part = pool.lend(MIB);
+        let address = part.as_ptr();
+        drop(part);
+        assert_ne!(pool.lend(MIB / 2).as_ptr(), address);
+        let part = pool.lend(MIB - ALIGN_BYTES);
+        assert_eq!((part.as_ptr(), part.len()), (address, MIB - ALIGN_BYTES));
+        assert_eq!(kept_size(MIB / 2 + ALIGN_BYTES), None, "it would leave half of a buffer unused");
+        assert_eq!(kept_size(BUFFER_KEPT_BYTES_MIN / 2), None);
+    }
+
+    #[test]
+    fn no_more_bytes_are_kept_than_the_limit_says() {
+        let pool = Pool::default();
+        let many = 2 * BUFFERS_KEPT_BYTES_MAX / LARGE_BYTES;
+        drop((0..many).map(|_| (pool.lend(LARGE_BYTES), pool.lend(1 << 20))).collect::<Vec<_>>());
+        let kept = pool.0.lock();
+        assert!(kept.bytes <= BUFFERS_KEPT_BYTES_MAX && kept.bytes + LARGE_BYTES > BUFFERS_KEPT_BYTES_MAX);
+        assert_eq!(kept.bytes, kept.all.iter().map(|memory| memory.len).sum::<usize>());
     }
 }

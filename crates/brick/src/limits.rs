@@ -48,8 +48,12 @@ pub const HEADERS_CACHED_MAX: usize = 8192;
 /// Directories remembered as durable. Forgetting them only costs an fsync each.
 pub const DIRECTORIES_KNOWN_MAX: usize = 65_536;
 
-/// Buffers of one large block that are kept for the next one instead of being freed (and faulted in again).
-pub const BUFFERS_KEPT_MAX: usize = 8;
+/// Bytes of buffers that are kept for the next reads and writes instead of being freed, and faulted in again:
+/// eight large blocks.
+pub const BUFFERS_KEPT_BYTES_MAX: usize = 33 << 20;
+
+/// Smaller buffers are not kept, in bytes.
+pub const BUFFER_KEPT_BYTES_MIN: usize = 256 << 10;
 
 /// Room that blocks leave on the disk, as a share of it: 1/64. The metadata group decides about space long
 /// before; this is the backstop that keeps its log and store writable on the same disk.

@@ -73,11 +73,11 @@ pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
     pulse.beat(HEADER_BYTES);
     let header = Header::decode(&head).map_err(malformed)?;
     let len = header.len as usize;
-    // Grows with what really arrives: a header alone allocates little.
+    // A header alone allocates little. Grows once: each time, what has arrived is copied.
     let mut body = BytesMut::with_capacity(len.min(FIRST_READ_BYTES));
     while body.len() < len {
         if body.capacity() == body.len() {
-            body.reserve((len - body.len()).min(body.len()));
+            body.reserve(len - body.len());
         }
         let mut rest = (&mut *stream).take((len - body.len()) as u64);
         let got = rest.read_buf(&mut body).await?;
