@@ -95,6 +95,8 @@ structures! {
         flags2: u32, unused: [u32; 7],
     }
     InterruptIn { unique: u64 }
+    IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
+    IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     /// Without the name that follows.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }

@@ -3,7 +3,7 @@
 use crate::abi::InitFlags;
 use crate::reply::*;
 use crate::request::{
-    CopyFileRange, Fallocate, LockRequest, Make, Operation, Read, Request, SetAttr, SetXattr, Write,
+    CopyFileRange, Fallocate, Ioctl, LockRequest, Make, Operation, Read, Request, SetAttr, SetXattr, Write,
 };
 use crate::types::{FileHandle, LockOwner, NodeId, Unique};
 use std::ffi::OsStr;
@@ -120,6 +120,8 @@ pub trait Filesystem: Send + Sized + 'static {
     fn getlk(&mut self, req: &Request, wanted: LockRequest, reply: ReplyLock);
     /// Acquires a lock, or releases it. With `wait`, the reply is sent once the lock is granted.
     fn setlk(&mut self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty);
+    /// ioctl(2); `ENOTTY` for an unknown one.
+    fn ioctl(&mut self, req: &Request, ioctl: Ioctl<'_>, reply: ReplyIoctl);
     /// INTERRUPT: the caller of a request got a signal. The request should be answered soon, with `EINTR` if
     /// nothing was done. This may arrive before the request.
     fn interrupt(&mut self, unique: Unique);
@@ -138,8 +140,6 @@ pub enum Refused {
     Poll,
     /// Blocks of a device.
     Bmap,
-    /// ioctl(2).
-    Ioctl,
     /// Any other operation.
     Unknown,
 }
@@ -212,10 +212,11 @@ pub(crate) fn dispatch(
         Operation::Getlk(wanted) => filesystem.getlk(req, wanted, ReplyLock(due())),
         Operation::Setlk { request, wait } => filesystem.setlk(req, request, wait, ReplyEmpty(due())),
 
+        Operation::Ioctl(ioctl) => filesystem.ioctl(req, ioctl, ReplyIoctl(due())),
+
         Operation::Access => filesystem.refuse(Refused::Access, ReplyEmpty(due())),
         Operation::Poll => filesystem.refuse(Refused::Poll, ReplyEmpty(due())),
         Operation::Bmap => filesystem.refuse(Refused::Bmap, ReplyEmpty(due())),
-        Operation::Ioctl => filesystem.refuse(Refused::Ioctl, ReplyEmpty(due())),
         Operation::Unknown => {
             tracing::debug!(opcode = req.opcode(), "the kernel sent an unknown request");
             filesystem.refuse(Refused::Unknown, ReplyEmpty(due()));

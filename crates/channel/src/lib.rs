@@ -12,7 +12,7 @@
 //! message ends the session with an error, and is never read beyond its end. The session ends with the
 //! mount, when all of its threads have ended.
 //!
-//! **Leaves out** what Shoal refuses: `FUSE_POLL`, `FUSE_IOCTL`, `FUSE_TMPFILE`, `FUSE_STATX`, DAX.
+//! **Leaves out** what Shoal refuses: `FUSE_POLL`, `FUSE_TMPFILE`, DAX.
 
 pub mod abi;
 mod device;
@@ -27,9 +27,11 @@ pub use abi::{InitFlags, OpenFlags, WriteFlags};
 pub use device::{clone_device, open_device};
 pub use filesystem::{Filesystem, Offer, Refused, Settings};
 pub use reply::{
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, absent,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, absent,
 };
-pub use request::{CopyFileRange, Fallocate, LockRequest, Make, Read, Request, SetAttr, SetXattr, Write};
+pub use request::{
+    CopyFileRange, Fallocate, Ioctl, LockRequest, Make, Read, Request, SetAttr, SetXattr, Write,
+};
 pub use session::{Session, Transport, allow_uring};
 pub use types::{Attr, Entry, FileHandle, Lock, LockOwner, NodeId, SetTime, Statfs, Time, Unique};

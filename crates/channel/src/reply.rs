@@ -93,6 +93,8 @@ replies! {
     ReplyLock
     /// The reply to LSEEK.
     ReplyLseek
+    /// The reply to IOCTL.
+    ReplyIoctl
 }
 
 impl ReplyEntry {
@@ -209,6 +211,14 @@ impl ReplyLseek {
     /// The offset found.
     pub fn offset(self, offset: u64) {
         self.0.structure(&abi::LseekOut { offset });
+    }
+}
+
+impl ReplyIoctl {
+    /// Success, and what the caller gets: as many bytes as the request has room for.
+    pub fn data(self, data: &[u8]) {
+        let head = abi::IoctlOut::default();
+        self.0.send(0, &[IoSlice::new(head.as_bytes()), IoSlice::new(data)]);
     }
 }
 

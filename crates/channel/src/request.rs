@@ -163,6 +163,17 @@ pub struct CopyFileRange {
     pub flags: u64,
 }
 
+/// IOCTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ioctl<'a> {
+    /// The number of the request, see ioctl(2).
+    pub cmd: u32,
+    /// What the caller hands over.
+    pub data: &'a [u8],
+    /// Bytes for which the caller has room: the reply to a request of the kernel itself has as many.
+    pub out_size: u32,
+}
+
 /// INIT: what the kernel offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Init {
@@ -216,7 +227,7 @@ pub(crate) enum Operation<'a> {
     Access,
     Poll,
     Bmap,
-    Ioctl,
+    Ioctl(Ioctl<'a>),
     Unknown,
 }
 
@@ -431,7 +442,10 @@ fn control(opcode: u32, mut body: Body<'_>) -> Result<Operation<'_>, Malformed> 
         opcode::ACCESS => Operation::Access,
         opcode::POLL => Operation::Poll,
         opcode::BMAP => Operation::Bmap,
-        opcode::IOCTL => Operation::Ioctl,
+        opcode::IOCTL => {
+            let abi::IoctlIn { cmd, in_size, out_size, .. } = body.take()?;
+            Operation::Ioctl(Ioctl { cmd, data: body.bytes(in_size)?, out_size })
+        }
         _ => Operation::Unknown,
     })
 }
@@ -501,6 +515,7 @@ mod tests {
         let rename = abi::Rename2In { newdir: 4, flags: 1, padding: 0 };
         let write = abi::WriteIn { size: 3, ..Default::default() };
         let xattr = abi::SetxattrIn { size: 2, ..Default::default() };
+        let ioctl = abi::IoctlIn { cmd: 7, in_size: 4, ..Default::default() };
         let forgets = [abi::ForgetOne { nodeid: 5, nlookup: 6 }; 2];
         let batch = abi::BatchForgetIn { count: 2, dummy: 0 };
         for whole in [
@@ -508,6 +523,7 @@ mod tests {
             message(opcode::WRITE, &[write.as_bytes(), b"abc"]),
             message(opcode::SETXATTR, &[xattr.as_bytes(), b"user.a\0", b"vw"]),
             message(opcode::BATCH_FORGET, &[batch.as_bytes(), forgets.as_bytes()]),
+            message(opcode::IOCTL, &[ioctl.as_bytes(), b"word"]),
             message(opcode::SETLK, &[abi::LkIn::default().as_bytes()]),
             message(opcode::SETATTR, &[abi::SetattrIn::default().as_bytes()]),
         ] {

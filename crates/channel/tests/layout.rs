@@ -21,7 +21,7 @@ const LAYOUTS: &[Layout] = layouts![
     "fuse_flush_in" FlushIn, "fuse_read_in" ReadIn, "fuse_write_in" WriteIn, "fuse_write_out" WriteOut,
     "fuse_setxattr_in" SetxattrIn, "fuse_getxattr_in" GetxattrIn,
     "fuse_getxattr_out" GetxattrOut, "fuse_lk_in" LkIn, "fuse_lk_out" LkOut,
-    "fuse_interrupt_in" InterruptIn,
+    "fuse_interrupt_in" InterruptIn, "fuse_ioctl_in" IoctlIn, "fuse_ioctl_out" IoctlOut,
     "fuse_fallocate_in" FallocateIn, "fuse_dirent" Dirent, "fuse_direntplus" Direntplus,
     "fuse_lseek_in" LseekIn, "fuse_lseek_out" LseekOut, "fuse_copy_file_range_in" CopyFileRangeIn,
 ];
@@ -48,6 +48,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("FUSE_CREATE", opcode::CREATE as u64),
     ("FUSE_INTERRUPT", opcode::INTERRUPT as u64),
     ("FUSE_DESTROY", opcode::DESTROY as u64),
+    ("FUSE_IOCTL", opcode::IOCTL as u64),
     ("FUSE_POLL", opcode::POLL as u64),
     ("FUSE_BATCH_FORGET", opcode::BATCH_FORGET as u64),
     ("FUSE_READDIRPLUS", opcode::READDIRPLUS as u64),

@@ -1,5 +1,6 @@
 //! The calls of a mounted volume. Each call has the name of the system call it serves.
 
+mod flags;
 mod locks;
 mod mapping_locks;
 
@@ -311,6 +312,10 @@ impl Client {
         let now = self.now();
         self.observed(wait, observe, |core| {
             let size = core.getattr(ino).map_or(0, |inode| inode.size);
+            if offset.is_some() {
+                // An append-only file is open for appending alone.
+                core.may_open_for_writing(ino, false)?;
+            }
             let at = match offset {
                 Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),
                 None => core.append(ino, &data, clear_setid, now),

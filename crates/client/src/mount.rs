@@ -128,6 +128,11 @@ impl Mount {
         Ok(mount)
     }
 
+    /// The version of operations that all servers and mounts of the volume know.
+    pub(crate) fn ops_version(&self) -> u8 {
+        self.shared.bricks.ops_version()
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
     }

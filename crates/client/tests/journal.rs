@@ -4,7 +4,7 @@ mod support;
 
 use shoal_client::{Caller, Failure, Wait};
 use shoal_namespace::{Op, RenameFlags, SetAttr};
-use shoal_types::{Errno, Extent, InodeId, Timestamp};
+use shoal_types::{Errno, Extent, InodeFlags, InodeId, Timestamp};
 use std::sync::atomic::Ordering;
 use support::World;
 
@@ -46,6 +46,49 @@ fn an_unpacked_file_is_three_operations() {
         matches!(&ops[..], [Op::Create { .. }, Op::Write { len: 300, .. }, Op::SetAttr { .. }]),
         "{ops:?}"
     );
+}
+
+#[test]
+fn nothing_is_merged_across_a_change_of_flags() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap().ino;
+    let append = |flags: InodeFlags| {
+        client.set_inode_flags(WAIT, file, flags, 0).unwrap();
+        client.append(WAIT, file, b"more", false).unwrap();
+    };
+    client.write(WAIT, file, 0, b"0123456789", false).unwrap();
+    append(InodeFlags::APPEND);
+    assert_eq!(client.write(WAIT, file, 0, b"x", false), Err(Failure::Errno(Errno::EPERM)));
+    assert_eq!(client.write(WAIT, file, 14, b"x", false), Err(Failure::Errno(Errno::EPERM)), "not appended");
+    assert_eq!(
+        client.set_inode_flags(WAIT, file, InodeFlags::IMMUTABLE, 1000),
+        Err(Failure::Errno(Errno::EPERM))
+    );
+    append(InodeFlags::default());
+    client.write(WAIT, file, 0, b"x", false).unwrap();
+    client.fsync(file).unwrap();
+    let ops = world.group.applied.lock();
+    let is_flags = |op: &Op| matches!(op, Op::SetFlags { .. });
+    let positions: Vec<usize> = (0..ops.len()).filter(|at| is_flags(&ops[*at])).collect();
+    assert_eq!(positions, [2, 4], "{ops:?}");
+}
+
+#[test]
+fn append_only_file_outgrows_its_inline_bytes() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap().ino;
+    client.write(WAIT, file, 0, b"first", false).unwrap();
+    client.set_inode_flags(WAIT, file, InodeFlags::APPEND, 0).unwrap();
+    let mut expected = b"first".to_vec();
+    for n in 0..40u8 {
+        client.append(WAIT, file, &[n; 5_000], false).unwrap();
+        expected.extend([n; 5_000]);
+    }
+    client.fsync(file).expect("the servers refuse nothing");
+    let parts = client.read(WAIT, file, 0, 1 << 20).unwrap();
+    assert!(parts.concat() == expected);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use crate::kernel::{attr_lifetime, name_lifetime};
 use bytes::Bytes;
 use shoal_channel::{
     FileHandle, NodeId, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
+    ReplyXattr,
 };
 use shoal_client::{Entry, Looked};
 use shoal_types::{Errno, Inode, InodeId};
@@ -28,8 +29,8 @@ macro_rules! fail {
 }
 
 fail! {
-    ReplyAttr ReplyCreate ReplyData ReplyDirectory ReplyDirectoryPlus ReplyEmpty ReplyEntry ReplyLock ReplyLseek
-    ReplyOpen ReplyStatfs ReplyWrite ReplyXattr
+    ReplyAttr ReplyCreate ReplyData ReplyDirectory ReplyDirectoryPlus ReplyEmpty ReplyEntry ReplyIoctl ReplyLock
+    ReplyLseek ReplyOpen ReplyStatfs ReplyWrite ReplyXattr
 }
 
 /// The entry part of a reply: an inode, and for how long the kernel may cache its attributes.
@@ -102,6 +103,14 @@ pub(crate) fn attr(
             let lifetime = if may_keep(&inode) { attr_lifetime() } else { Duration::ZERO };
             reply.attr(&lifetime, &attributes(ino, &inode));
         }
+        Err(why) => reply.fail(why),
+    }
+}
+
+/// A reply to ioctl(2).
+pub(crate) fn ioctl(reply: ReplyIoctl, data: Result<Vec<u8>, Errno>) {
+    match data {
+        Ok(data) => reply.data(&data),
         Err(why) => reply.fail(why),
     }
 }

@@ -70,7 +70,7 @@ impl Op {
     /// was removed.
     pub(crate) fn is_of_inode(self) -> bool {
         use Op::{
-            CopyFileRange, Fallocate, Getattr, Getxattr, Listxattr, Lseek, Read, Removexattr, Setattr,
+            CopyFileRange, Fallocate, Getattr, Getxattr, Ioctl, Listxattr, Lseek, Read, Removexattr, Setattr,
             Setxattr, Write,
         };
         matches!(
@@ -86,6 +86,7 @@ impl Op {
                 | Lseek
                 | Fallocate
                 | CopyFileRange
+                | Ioctl
         )
     }
 }

@@ -62,7 +62,7 @@ pub(crate) fn fallocate_mode(mode: i32) -> Option<Fallocate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_types::FileKind;
+    use shoal_types::{FileKind, InodeFlags};
 
     #[test]
     fn a_time_before_1970_is_kept() {
@@ -77,6 +77,7 @@ mod tests {
         let inode = Inode {
             kind: FileKind::CharDevice,
             perm: 0o6755,
+            flags: InodeFlags::default(),
             uid: 1,
             gid: 2,
             nlink: 1,

@@ -7,6 +7,7 @@ use crate::context::{Context, Holds, Op, Write};
 use crate::dispatch::{Dispatcher, Pending};
 use crate::encode::{fallocate_mode, node};
 use crate::handle;
+use crate::ioctl;
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::mount_state::{Attempt, Shared};
@@ -16,10 +17,10 @@ use crate::seek;
 use crate::setattr;
 use crate::xattr;
 use shoal_channel::{
-    CopyFileRange, FileHandle, LockOwner, LockRequest, Make, NodeId, Offer, Read, Refused, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr, Settings, Unique,
-    WriteFlags,
+    CopyFileRange, FileHandle, Ioctl, LockOwner, LockRequest, Make, NodeId, Offer, Read, Refused, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
+    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr, Settings,
+    Unique, WriteFlags,
 };
 use shoal_client::{Creation, Entry, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
@@ -530,6 +531,31 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
+    // --- inode flags ---
+
+    /// `vfs_fileattr_set` sends both kinds of requests with the lock of the inode.
+    fn ioctl(&mut self, req: &Request, wanted: Ioctl<'_>, reply: ReplyIoctl) {
+        let pending = self.request_with_lock(Op::Ioctl, req, reply);
+        let Context { ino, uid, .. } = pending.context;
+        match ioctl::decode(&wanted) {
+            Ok(ioctl::Wanted::Get(form)) => pending.look(
+                move |_| Holds::Dir(ino),
+                &(),
+                move |attempt, ()| attempt.client().inode_flags(attempt.wait, ino),
+                move |reply, flags| answer::ioctl(reply, flags.map(|flags| ioctl::encode(form, flags))),
+            ),
+            Ok(ioctl::Wanted::Set(flags)) => {
+                let invalidator = self.dispatcher.invalidator().clone();
+                pending.change(
+                    &(),
+                    move |attempt, ()| attempt.client().set_inode_flags(attempt.wait, ino, flags, uid),
+                    move |reply, done| invalidator.answer_ioctl(reply, ino, done),
+                );
+            }
+            Err(why) => pending.refuse(why),
+        }
+    }
+
     // --- calls that the kernel handles by itself after a refusal ---
 
     /// After the first refusal the kernel opens files without a message, keeps their cache, and sends no
@@ -568,13 +594,12 @@ impl shoal_channel::Filesystem for Filesystem {
         self.dispatcher.interrupt(unique);
     }
 
-    /// No ioctl is known, there is no block device underneath, and files are always ready.
+    /// There is no block device underneath, and files are always ready.
     fn refuse(&mut self, what: Refused, reply: ReplyEmpty) {
         let (op, why) = match what {
             Refused::Access => (Op::Access, Errno::ENOSYS),
             Refused::Poll => (Op::Poll, Errno::ENOSYS),
             Refused::Bmap => (Op::Bmap, Errno::ENOSYS),
-            Refused::Ioctl => (Op::Ioctl, kernel::ENOTTY),
             Refused::Unknown => return answer::Fail::fail(reply, Errno::ENOSYS),
         };
         self.dispatcher.pending(self.context(op, InodeId::ROOT), reply).refuse(why);

@@ -345,6 +345,19 @@ impl Invalidator {
         answer::empty(reply, done);
     }
 
+    /// Answers a change by ioctl(2) as [`answer_unheard`](Self::answer_unheard) does.
+    pub(crate) fn answer_ioctl(
+        &self,
+        reply: shoal_channel::ReplyIoctl,
+        ino: InodeId,
+        done: Result<(), Errno>,
+    ) {
+        if done.is_ok() {
+            self.attributes_changed(ino);
+        }
+        answer::ioctl(reply, done.map(|()| Vec::new()));
+    }
+
     /// Invalidates the attributes of an inode. The kernel then ignores attributes of requests that it sent
     /// before.
     fn attributes_changed(&self, ino: InodeId) {

@@ -1,6 +1,7 @@
 //! Translates SETATTR requests.
 
 use crate::encode::timestamp;
+use shoal_channel::SetTime;
 use shoal_namespace::SetAttr;
 use shoal_types::Timestamp;
 
@@ -14,6 +15,8 @@ pub(crate) fn resolve(set: shoal_channel::SetAttr, now: Timestamp) -> SetAttr {
     let timestamp = |time| timestamp(time, now);
     let shoal_channel::SetAttr { mode, uid, gid, size, atime, mtime, kill_suidgid } = set;
     let chown = uid.is_some() || gid.is_some();
+    // A time that is set to the present is equal to ctime: an append-only inode takes no other one.
+    let touches = [atime, mtime].contains(&Some(SetTime::Now));
     let nothing = !chown && mode.is_none() && size.is_none() && atime.is_none() && mtime.is_none();
     SetAttr {
         perm: mode.map(|mode| mode & shoal_types::mode::ALL),
@@ -22,7 +25,7 @@ pub(crate) fn resolve(set: shoal_channel::SetAttr, now: Timestamp) -> SetAttr {
         size,
         atime: atime.map(timestamp),
         mtime: mtime.map(timestamp),
-        ctime: None,
+        ctime: touches.then_some(now),
         clear_setid: chown || kill_suidgid || nothing,
     }
 }
@@ -45,5 +48,14 @@ mod tests {
         assert!(!resolve(chmod, NOW).clear_setid);
         assert_eq!(resolve(chmod, NOW).perm, Some(0o4755));
         assert!(resolve(Wanted::default(), NOW).clear_setid);
+    }
+
+    #[test]
+    fn time_set_to_the_present_is_that_of_the_change() {
+        let touch = Wanted { mtime: Some(SetTime::Now), ..Wanted::default() };
+        let set = resolve(touch, NOW);
+        assert_eq!((set.mtime, set.ctime), (Some(NOW), Some(NOW)));
+        let other = SetTime::At(shoal_channel::Time { secs: 7, nanos: 8 });
+        assert_eq!(resolve(Wanted { mtime: Some(other), ..Wanted::default() }, NOW).ctime, None);
     }
 }

@@ -52,7 +52,7 @@ impl Lane {
                 Lane::Change
             }
             Op::Rmdir | Op::Rename | Op::Write | Op::Fallocate | Op::CopyFileRange => Lane::Change,
-            Op::Setxattr | Op::Removexattr => Lane::Change,
+            Op::Setxattr | Op::Removexattr | Op::Ioctl => Lane::Change,
             // Waits for dirty pages to be written back, which are changes.
             Op::Lseek => Lane::Change,
             Op::Fsync | Op::Fsyncdir | Op::Statfs => Lane::Sync,

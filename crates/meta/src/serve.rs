@@ -318,7 +318,7 @@ impl MetaService for Server {
         };
         tracing::trace!(%session, %seq, born = ?commit.born, gone = ?commit.gone, "batch");
         let (born, gone, table) = (commit.born, commit.gone, shared.clone());
-        let command = Command::Batch { session, seq, ops: commit.ops };
+        let command = Command::batch(session, seq, commit.ops);
         self.shared.propose_then(
             &command,
             Box::new(move |outcome| {

@@ -38,9 +38,11 @@ impl Namespace {
 
 /// Applies a batch once more if it has been applied before: a planted defect.
 fn apply_again(store: &RocksStore, command: &Command) -> Option<(WriteBatch, Outcome)> {
-    let Command::Batch { session, seq, ops } = command else { return None };
+    let (Command::Batch { session, seq, ops } | Command::BatchV2 { session, seq, ops }) = command else {
+        return None;
+    };
     let last = query::session(store, *session).ok()??.last;
-    let again = Command::Batch { session: *session, seq: last.next(), ops: ops.clone() };
+    let again = Command::batch(*session, last.next(), ops.clone());
     let (mut batch, outcome) = apply_command(store, &again).ok().filter(|_| *seq <= last)?;
     batch.changes.remove(&keys::session(*session));
     Some((batch, outcome))

@@ -82,6 +82,7 @@ pub fn check<S: KvRead + ?Sized>(store: &S, visitor: &mut dyn Visitor) -> Result
         to_reap: BTreeSet::new(),
         held: BTreeSet::new(),
         used_bytes: 0,
+        flagged: None,
     };
     check.files()?;
     check.names()?;
@@ -124,6 +125,8 @@ struct Check<'a, S: ?Sized> {
     /// Who holds what, as the inodes' records say.
     held: BTreeSet<(SessionId, InodeId)>,
     used_bytes: u64,
+    /// An inode with flags.
+    flagged: Option<InodeId>,
 }
 
 impl<S: KvRead + ?Sized> Check<'_, S> {

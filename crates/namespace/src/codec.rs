@@ -2,19 +2,37 @@
 //! [postcard](https://postcard.jamesmunns.com/wire-format).
 
 use crate::Op;
+pub use crate::op::OPS_VERSION_FLAGS;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Version of an encoded list of operations.
-pub const OPS_VERSION: u8 = 1;
+/// The newest version of an encoded list of operations. Version 1 lacks [`Op::SetFlags`].
+pub const OPS_VERSION: u8 = 2;
 
-/// Encodes the operations of a batch, for the wire and the log alike.
+/// Encodes the operations of a batch, for the wire and the log alike, in the oldest version that has all of
+/// them: programs that know no newer one read most batches.
 pub fn encode_ops(ops: &[Op]) -> Vec<u8> {
-    encode(OPS_VERSION, &ops)
+    encode(ops.iter().map(Op::version).max().unwrap_or(1), &ops)
 }
 
-/// Decodes the operations of a batch.
+/// The version of encoded operations.
+pub fn ops_version(bytes: &[u8]) -> Option<u8> {
+    bytes.first().copied()
+}
+
+/// Decodes the operations of a batch, of a version up to `known`. An operation that the version lacks is
+/// malformed, as it is to programs that know no newer version.
+pub fn decode_ops_up_to(known: u8, bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
+    let version = ops_version(bytes).filter(|version| (1..=known).contains(version)).unwrap_or(known);
+    let ops: Vec<Op> = decode(version, bytes)?;
+    match ops.iter().all(|op| op.version() <= version) {
+        true => Ok(ops),
+        false => Err(CodecError::Malformed(postcard::Error::DeserializeBadEnum)),
+    }
+}
+
+/// Decodes the operations of a batch, of any known version.
 pub fn decode_ops(bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
-    decode(OPS_VERSION, bytes)
+    decode_ops_up_to(OPS_VERSION, bytes)
 }
 
 /// Bytes that are not what they should be.

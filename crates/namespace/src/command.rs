@@ -167,6 +167,17 @@ pub enum Command {
         /// When.
         time: Timestamp,
     },
+    /// A batch of a session's journal whose operations are of version 2: otherwise as [`Command::Batch`].
+    /// A replica whose program knows no such operations stops here. It would refuse a [`Command::Batch`] of
+    /// them and go on, with another state than the other replicas.
+    BatchV2 {
+        /// The session.
+        session: SessionId,
+        /// The batch.
+        seq: BatchSeq,
+        /// As in [`Command::Batch`].
+        ops: Bytes,
+    },
 }
 
 /// The outcome of a command.
@@ -254,10 +265,18 @@ impl Outcome {
 }
 
 impl Command {
+    /// The command for a batch, by the version of its operations.
+    pub fn batch(session: SessionId, seq: BatchSeq, ops: Bytes) -> Command {
+        match codec::ops_version(&ops) {
+            Some(2) => Command::BatchV2 { session, seq, ops },
+            _ => Command::Batch { session, seq, ops },
+        }
+    }
+
     /// Encodes a command for the log.
     pub fn encode(&self) -> Vec<u8> {
         let body = match self {
-            Command::Batch { ops, .. } => ops.len(),
+            Command::Batch { ops, .. } | Command::BatchV2 { ops, .. } => ops.len(),
             _ => 0,
         };
         let mut out = Vec::with_capacity(body + 64);
@@ -299,7 +318,8 @@ pub fn apply_command<S: KvRead + ?Sized>(
         Command::CloseSession { session } => session::close(store, *session),
         Command::Hold { session, inodes } => session::hold(store, *session, inodes),
         Command::GrantInodes { session, count } => session::grant_inodes(store, *session, *count),
-        Command::Batch { session, seq, ops } => batch::apply(store, *session, *seq, ops),
+        Command::Batch { session, seq, ops } => batch::apply(store, *session, *seq, (1, ops)),
+        Command::BatchV2 { session, seq, ops } => batch::apply(store, *session, *seq, (2, ops)),
     }
 }
 
@@ -344,6 +364,7 @@ mod tests {
             Command::OpenSessionFrom { client: "a".into(), origin, time, inodes: 1 },
             Command::MoveTier { blocks: vec![Placed { id, from: info.group, to: info.group }], time },
             Command::Touch { blocks: vec![id], time },
+            Command::BatchV2 { session, seq: BatchSeq(1), ops: Bytes::from_static(b"ops") },
         ];
         for (number, command) in commands.into_iter().enumerate() {
             let bytes = command.encode();

@@ -37,8 +37,14 @@ use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId, XattrName};
 /// Version of this layout, kept in the volume under [`Singleton::Layout`].
 ///
 /// Records of held inodes have grown a list since 1 ([`Life`](crate::records::Life)), in a way that leaves
-/// the bytes of all others as they were, and needs nothing rewritten: so it is still 1.
-pub const LAYOUT_VERSION: u32 = 1;
+/// the bytes of all others as they were, and needs nothing rewritten: so it is still 1. Inodes with flags
+/// could be read by programs that do not obey the flags: so the first batch with
+/// [`Op::SetFlags`](crate::Op::SetFlags) makes it [`LAYOUT_FLAGS`].
+pub const LAYOUT_VERSION: u32 = 2;
+/// A volume begins with this layout.
+pub const LAYOUT_OLDEST: u32 = 1;
+/// The layout in which inodes have flags.
+pub const LAYOUT_FLAGS: u32 = 2;
 
 const INODE: u8 = b'i';
 const DENTRY: u8 = b'd';
@@ -64,7 +70,7 @@ pub type KeyRange = (Vec<u8>, Vec<u8>);
 /// What a volume has one of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Singleton {
-    /// [`LAYOUT_VERSION`] of the store, a `u32`.
+    /// The layout of the store, at most [`LAYOUT_VERSION`], a `u32`.
     Layout,
     /// [`VolumeRecord`](crate::records::VolumeRecord).
     Volume,

@@ -5,7 +5,10 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeId, Name, Timestamp, XattrName};
+use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeFlags, InodeId, Name, Timestamp, XattrName};
+
+/// The first version of encoded operations with inode flags.
+pub const OPS_VERSION_FLAGS: u8 = 2;
 
 /// One change of the namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -165,6 +168,15 @@ pub enum Op {
         /// Its length and place.
         info: BlockInfo,
     },
+    /// Sets the inode flags, all of them. What they forbid is `EPERM` from then on.
+    SetFlags {
+        /// The inode.
+        ino: InodeId,
+        /// The flags.
+        flags: InodeFlags,
+        /// ctime of the inode.
+        time: Timestamp,
+    },
 }
 
 impl Op {
@@ -180,9 +192,15 @@ impl Op {
             | Op::Write { time, .. }
             | Op::CloneRange { time, .. }
             | Op::SetXattr { time, .. }
-            | Op::RemoveXattr { time, .. } => Some(*time),
+            | Op::RemoveXattr { time, .. }
+            | Op::SetFlags { time, .. } => Some(*time),
             Op::Forget { .. } | Op::Compact { .. } => None,
         }
+    }
+
+    /// The first version of encoded operations that has it: see [`codec`](crate::codec).
+    pub fn version(&self) -> u8 {
+        if matches!(self, Op::SetFlags { .. }) { OPS_VERSION_FLAGS } else { 1 }
     }
 }
 

@@ -29,12 +29,12 @@ pub fn volume(store: &(impl KvRead + ?Sized)) -> Result<Option<VolumeRecord>, Tr
     let key = keys::singleton(Singleton::Layout);
     match read::<u32>(store, &key)? {
         None => Ok(None),
-        Some(keys::LAYOUT_VERSION) => read(store, &keys::singleton(Singleton::Volume)),
+        Some(keys::LAYOUT_OLDEST..=keys::LAYOUT_VERSION) => read(store, &keys::singleton(Singleton::Volume)),
         Some(found) => {
             let known = keys::LAYOUT_VERSION;
             Err(TreeError::damaged(
                 &key,
-                format!("layout {found} is unknown to this program, which knows {known}"),
+                format!("layout {found} is unknown to this program, which knows up to {known}"),
             ))
         }
     }

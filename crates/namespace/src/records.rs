@@ -336,12 +336,14 @@ pub fn decode_xattr(record: &[u8]) -> Result<&[u8], CodecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_types::InodeFlags;
 
     fn file() -> Inode {
         let time = Timestamp { secs: 1, nanos: 2 };
         Inode {
             kind: FileKind::Regular,
             perm: 0o644,
+            flags: InodeFlags::default(),
             uid: 1,
             gid: 2,
             nlink: 1,
@@ -393,6 +395,23 @@ mod tests {
         let mut held = InodeRecord::new(file());
         held.hold(SessionId(300));
         assert_eq!(decode(&encode(&held)), Ok(held));
+    }
+
+    #[test]
+    fn inodes_are_read_as_they_were_written_before_there_were_flags() {
+        let it = file();
+        // The fields in their order; a tuple in a tuple has the bytes of its parts.
+        let before = |perm: u32| {
+            let first = (it.kind, perm, it.uid, it.gid, it.nlink, it.rdev, it.size, it.allocated);
+            let times = (it.entries, it.atime, it.mtime, it.ctime, it.btime, it.generation);
+            encode(&(first, times, (it.parent, it.multi_link, it.xattrs, &it.target)))
+        };
+        assert_eq!(encode(&it), before(0o644));
+        assert_eq!(decode(&before(0o644)), Ok(it.clone()));
+        let flags = InodeFlags(InodeFlags::APPEND.0 | InodeFlags::NODUMP.0);
+        let flagged = Inode { flags, ..it.clone() };
+        assert_eq!(encode(&flagged), before(0o644 | u32::from(flags.0) << 16));
+        assert_eq!(decode(&encode(&flagged)), Ok(flagged));
     }
 
     #[test]

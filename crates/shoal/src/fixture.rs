@@ -68,7 +68,7 @@ impl Fixture {
     pub fn op(&mut self, op: Op) {
         self.seq = self.seq.next();
         let ops = encode_ops(&[op]).into();
-        let outcome = self.command(Command::Batch { session: self.session, seq: self.seq, ops });
+        let outcome = self.command(Command::batch(self.session, self.seq, ops));
         assert_eq!(outcome, Outcome::Applied { seq: self.seq });
     }
 

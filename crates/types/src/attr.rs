@@ -66,13 +66,55 @@ pub mod mode {
     pub const ALL: u32 = 0o7777;
 }
 
+/// Inode flags, see ioctl_iflags(2) and chattr(1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct InodeFlags(pub u16);
+
+impl InodeFlags {
+    /// `FS_IMMUTABLE_FL`: neither the inode nor, if it is a directory, its names change.
+    pub const IMMUTABLE: InodeFlags = InodeFlags(1 << 0);
+    /// `FS_APPEND_FL`: content is only appended; a directory only gains names.
+    pub const APPEND: InodeFlags = InodeFlags(1 << 1);
+    /// `FS_NODUMP_FL`: kept for dump(8), without effect here.
+    pub const NODUMP: InodeFlags = InodeFlags(1 << 2);
+    /// `FS_NOATIME_FL`: kept, without effect: no access time is recorded anyway.
+    pub const NOATIME: InodeFlags = InodeFlags(1 << 3);
+    /// All flags that there are.
+    pub const ALL: InodeFlags = InodeFlags((1 << 4) - 1);
+    /// Flags that only a caller with `CAP_LINUX_IMMUTABLE` changes.
+    pub const PRIVILEGED: InodeFlags = InodeFlags(Self::IMMUTABLE.0 | Self::APPEND.0);
+
+    /// Whether one of these flags is set.
+    pub fn intersects(self, others: InodeFlags) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// The flags in which two values differ.
+    pub fn difference(self, other: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 ^ other.0)
+    }
+
+    /// Whether the immutable flag is set.
+    pub fn is_immutable(self) -> bool {
+        self.intersects(Self::IMMUTABLE)
+    }
+
+    /// Whether the append-only flag is set.
+    pub fn is_append_only(self) -> bool {
+        self.intersects(Self::APPEND)
+    }
+}
+
 /// A file's record in the namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "StoredInode", from = "StoredInode")]
 pub struct Inode {
     /// Never changes.
     pub kind: FileKind,
     /// Permission bits (07777).
     pub perm: u32,
+    /// Inode flags.
+    pub flags: InodeFlags,
     /// Owner.
     pub uid: u32,
     /// Group.
@@ -107,6 +149,87 @@ pub struct Inode {
     pub xattrs: u32,
     /// Target of a symbolic link; empty otherwise.
     pub target: Bytes,
+}
+
+/// An [`Inode`] as it is encoded, in records and messages.
+///
+/// The flags are in the upper half of the word of the permission bits. So an inode without flags has the
+/// bytes that it had before there were flags, and a program that knows none reads all others: it leaves the
+/// upper half out.
+#[derive(Serialize, Deserialize)]
+struct StoredInode {
+    kind: FileKind,
+    perm_and_flags: u32,
+    uid: u32,
+    gid: u32,
+    nlink: u32,
+    rdev: u32,
+    size: u64,
+    allocated: u64,
+    entries: u64,
+    atime: Timestamp,
+    mtime: Timestamp,
+    ctime: Timestamp,
+    btime: Timestamp,
+    generation: u64,
+    parent: InodeId,
+    multi_link: bool,
+    xattrs: u32,
+    target: Bytes,
+}
+
+/// Where the flags begin in [`StoredInode::perm_and_flags`].
+const FLAGS_SHIFT: u32 = 16;
+
+impl From<Inode> for StoredInode {
+    fn from(inode: Inode) -> StoredInode {
+        StoredInode {
+            kind: inode.kind,
+            perm_and_flags: inode.perm | u32::from(inode.flags.0) << FLAGS_SHIFT,
+            uid: inode.uid,
+            gid: inode.gid,
+            nlink: inode.nlink,
+            rdev: inode.rdev,
+            size: inode.size,
+            allocated: inode.allocated,
+            entries: inode.entries,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            btime: inode.btime,
+            generation: inode.generation,
+            parent: inode.parent,
+            multi_link: inode.multi_link,
+            xattrs: inode.xattrs,
+            target: inode.target,
+        }
+    }
+}
+
+impl From<StoredInode> for Inode {
+    fn from(stored: StoredInode) -> Inode {
+        Inode {
+            kind: stored.kind,
+            perm: stored.perm_and_flags & ((1 << FLAGS_SHIFT) - 1),
+            flags: InodeFlags((stored.perm_and_flags >> FLAGS_SHIFT) as u16),
+            uid: stored.uid,
+            gid: stored.gid,
+            nlink: stored.nlink,
+            rdev: stored.rdev,
+            size: stored.size,
+            allocated: stored.allocated,
+            entries: stored.entries,
+            atime: stored.atime,
+            mtime: stored.mtime,
+            ctime: stored.ctime,
+            btime: stored.btime,
+            generation: stored.generation,
+            parent: stored.parent,
+            multi_link: stored.multi_link,
+            xattrs: stored.xattrs,
+            target: stored.target,
+        }
+    }
 }
 
 impl Inode {

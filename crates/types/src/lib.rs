@@ -16,7 +16,7 @@ mod pins;
 mod size;
 mod time;
 
-pub use attr::{FileKind, Inode, Statfs, mode};
+pub use attr::{FileKind, Inode, InodeFlags, Statfs, mode};
 pub use content::{BlockInfo, BlockRef, Extent};
 pub use errno::Errno;
 pub use group::{BRICK_NUMBER_MAX, BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYTES, Tier};

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use shoal_namespace::codec::OPS_VERSION;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Pins, SessionId, Statfs, Tier};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -196,6 +197,11 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// The pinned directories and files of the volume, as far as they are known here.
     fn pins(&self) -> Pins {
         Pins::new()
+    }
+    /// The version of operations that all servers and mounts of the volume know ([`OPS_VERSION`]), as far as
+    /// that is known here.
+    fn ops_version(&self) -> u8 {
+        OPS_VERSION
     }
     /// Reads from any brick of the block's group, checked against the block's checksums. The result is
     /// [`BlockError::Missing`] only if each brick of the group lacks the block or has a damaged copy. Then

@@ -26,7 +26,7 @@ pub use meta::{
 pub use shoal_lease::locks::{LockKind, LockOwner, LockRange, LockRecord, LockSpace};
 // Replies to reads, and the encoding, are the same on the wire as in the namespace.
 pub use shoal_namespace::codec::{
-    CodecError, OPS_VERSION, decode, decode_ops, encode, encode_behind, encode_ops,
+    CodecError, OPS_VERSION, OPS_VERSION_FLAGS, decode, decode_ops, encode, encode_behind, encode_ops,
 };
 pub use shoal_namespace::query::{
     DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch, WalkEntry, WalkReply,

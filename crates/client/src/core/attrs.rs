@@ -5,7 +5,7 @@ use crate::acl;
 use crate::limits::OP_ROOM_BYTES;
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, SetAttr, XattrSet};
-use shoal_types::{Errno, FileKind, Inode, InodeId, Timestamp, XattrName};
+use shoal_types::{Errno, FileKind, Inode, InodeFlags, InodeId, Timestamp, XattrName};
 
 impl Core {
     /// Attributes of an inode.
@@ -28,9 +28,9 @@ impl Core {
             self.report_to_write(ino)?;
         }
         self.may_change(ino)?;
-        set.ctime = Some(now);
+        set.ctime = set.ctime.or(Some(now));
         if set.size.is_some() && set.mtime.is_none() {
-            set.mtime = Some(now);
+            set.mtime = set.ctime;
         }
         let listed = match set.perm {
             Some(perm) => match self.cache.xattrs(ino)?.get(acl::ACCESS.as_bytes()) {
@@ -46,6 +46,32 @@ impl Core {
             self.execute(op, &[ino], &[], 0)?;
         }
         self.getattr(ino)
+    }
+
+    /// Sets the inode flags. `privileged`: the caller may change the immutable and append-only flags.
+    ///
+    /// It is alone in its batch: no operation is merged across it, and programs that do not know it read all
+    /// other batches.
+    pub(crate) fn set_flags(
+        &mut self,
+        ino: InodeId,
+        flags: InodeFlags,
+        privileged: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        self.admit(OP_ROOM_BYTES)?;
+        self.may_change(ino)?;
+        let before = self.cache.need(ino)?.inode.flags;
+        if flags == before {
+            return Ok(());
+        }
+        if !privileged && flags.difference(before).intersects(InodeFlags::PRIVILEGED) {
+            return Err(Errno::EPERM.into());
+        }
+        self.seal();
+        self.execute(Op::SetFlags { ino, flags, time: now }, &[ino], &[], OP_ROOM_BYTES)?;
+        self.seal();
+        Ok(())
     }
 
     /// Value of an extended attribute.
@@ -93,5 +119,30 @@ impl Core {
     pub(crate) fn removexattr(&mut self, ino: InodeId, name: &XattrName, now: Timestamp) -> Outcome<()> {
         self.admit(0)?;
         self.execute(Op::RemoveXattr { ino, name: name.clone(), time: now }, &[ino], &[], 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{core, make_file};
+    use super::*;
+    use shoal_types::Name;
+
+    #[test]
+    fn flags_are_alone_in_their_batch() {
+        let (mut core, name) = (core(), Name::try_from("file").expect("a name"));
+        let ino = make_file(&mut core, InodeId::ROOT, &name);
+        let now = Timestamp::default();
+        core.set_flags(ino, InodeFlags::NODUMP, false, now).expect("nothing is needed");
+        core.set_flags(ino, InodeFlags::NODUMP, false, now).expect("nothing changes");
+        let denied = core.set_flags(ino, InodeFlags::IMMUTABLE, false, now);
+        assert_eq!(denied, Err(Fault::Errno(Errno::EPERM)));
+        core.append(ino, &Bytes::from_static(b"more"), false, now).expect("nothing is needed");
+        core.seal();
+        let mut batches = std::iter::from_fn(|| core.journal.take_sealed()).map(|sealed| sealed.ops);
+        assert!(matches!(batches.next().as_deref(), Some([Op::Create { .. }])));
+        assert!(matches!(batches.next().as_deref(), Some([Op::SetFlags { .. }])));
+        assert!(matches!(batches.next().as_deref(), Some([Op::Write { .. }])));
+        assert_eq!(batches.next(), None);
     }
 }

@@ -45,6 +45,7 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
         Op::SetAttr { ino, .. }
         | Op::Write { ino, .. }
         | Op::SetXattr { ino, .. }
+        | Op::SetFlags { ino, .. }
         | Op::RemoveXattr { ino, .. } => vec![node(*ino, false)],
         // The source must not change before the servers have read it.
         Op::CloneRange { src, dst, .. } if src == dst => vec![node(*dst, false)],

@@ -7,7 +7,7 @@ use crate::limits::{
 };
 use crate::values::{Fallocate, Seek, Sought};
 use bytes::Bytes;
-use shoal_namespace::{Fault, Op, Tree};
+use shoal_namespace::{Fault, Op, Tree, ops::flags};
 use shoal_types::{
     BlockGroup, BlockInfo, BlockRef, Errno, Extent, FileKind, InodeId, Timestamp,
     limits::{BLOCK_BYTES_MAX, FILE_BYTES_MAX},
@@ -25,6 +25,12 @@ pub(crate) enum Piece {
 }
 
 impl Core {
+    /// Fails unless the inode flags let a program write to a file that it has opened, perhaps to append.
+    pub(crate) fn may_open_for_writing(&mut self, ino: InodeId, appends: bool) -> Outcome<()> {
+        self.alive()?;
+        Ok(flags::may_open_for_writing(&self.cache.need(ino)?.inode, appends)?)
+    }
+
     fn content(&mut self, ino: InodeId) -> Outcome<&mut Content> {
         match &mut self.cache.need(ino)?.body {
             Body::File(content) => Ok(content),
@@ -174,7 +180,10 @@ impl Core {
         self.report_to_write(ino)?;
         self.may_change(ino)?;
         self.content(ino)?;
-        let size = self.cache.need(ino)?.inode.size;
+        let inode = &self.cache.need(ino)?.inode;
+        // Before any bytes are put into a block.
+        flags::may_change_content(inode, offset)?;
+        let (size, is_append_only) = (inode.size, inode.flags.is_append_only());
         // A small file may move into a block as a whole. All extents that the steps below need must be cached
         // first, so that no step returns a need after another has changed something.
         let from = if size <= self.inline_bytes { 0 } else { offset };
@@ -218,7 +227,8 @@ impl Core {
                 len + OP_ROOM_BYTES,
             );
         }
-        if size <= self.inline_bytes && offset <= size && size > 0 {
+        // Of an append-only file nothing before the end may be written.
+        if size <= self.inline_bytes && offset <= size && size > 0 && !is_append_only {
             // The file outgrows its inline bytes: they move into the block.
             let head = self.inline_head(ino, offset)?;
             if let Some(mut head) = head {
@@ -384,6 +394,8 @@ impl Core {
         self.admit(room)?;
         self.report_to_write(ino)?;
         self.may_change(ino)?;
+        let inode = &self.cache.need(ino)?.inode;
+        if punch { flags::may_punch(inode) } else { flags::may_reserve(inode) }?;
         // Both steps below need the same extents: if these are cached, the second cannot fail.
         self.know(ino, offset, end)?;
         let op = |content, size_min| Op::Write {

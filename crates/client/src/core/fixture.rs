@@ -3,7 +3,7 @@
 use super::Core;
 use crate::values::Caller;
 use bytes::Bytes;
-use shoal_types::{Cookie, FileKind, Inode, InodeId, Name, SessionId, Timestamp};
+use shoal_types::{Cookie, FileKind, Inode, InodeFlags, InodeId, Name, SessionId, Timestamp};
 use shoal_wire::FileRecord;
 
 /// A core that knows an empty root, and may change it.
@@ -14,6 +14,7 @@ pub(super) fn core() -> Core {
     let inode = Inode {
         kind: FileKind::Directory,
         perm: 0o755,
+        flags: InodeFlags::default(),
         uid: 0,
         gid: 0,
         nlink: 2,

@@ -175,8 +175,7 @@ impl MetaService for Group {
         self.largest.fetch_max(commit.ops.len() as u64, Ordering::SeqCst);
         let ops = decode_ops(&commit.ops).expect("well-formed operations");
         self.applied.lock().extend(ops.iter().cloned());
-        let outcome =
-            self.apply(Command::Batch { session: commit.session, seq: commit.seq, ops: commit.ops });
+        let outcome = self.apply(Command::batch(commit.session, commit.seq, commit.ops));
         done(match outcome {
             Outcome::Applied { seq } => Ok(CommitReply { seq }),
             other => panic!("{:?} of {:?}: {other:?} of {ops:?}", commit.seq, commit.session),

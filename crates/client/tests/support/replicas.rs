@@ -232,7 +232,7 @@ impl Shared {
     fn commit(&self, commit: Commit) -> Result<CommitReply, MetaError> {
         let (session, seq) = (commit.session, commit.seq);
         let mut state = self.state.lock();
-        match self.group.apply(Command::Batch { session, seq, ops: commit.ops }) {
+        match self.group.apply(Command::batch(session, seq, commit.ops)) {
             Outcome::Applied { seq: last } => {
                 if last == seq && state.applied.last() < Some(&seq) {
                     state.applied.push(seq);

@@ -34,20 +34,22 @@ impl Pending<'_, ReplyOpen> {
         if !locks.are_ours() {
             return self.refuse(Errno::ENOSYS);
         }
-        if !handle::is_for_reading_and_writing(flags) {
+        if flags & libc::O_ACCMODE == libc::O_RDONLY {
             self.dispatcher.note(&self.context);
             let mut how = OpenFlags::KEEP_CACHE;
-            let is_for_reading = flags & libc::O_ACCMODE == libc::O_RDONLY;
-            how.set(
-                OpenFlags::NOFLUSH,
-                is_for_reading && !self.shared().client.may_be_locked(self.context.ino),
-            );
+            how.set(OpenFlags::NOFLUSH, !self.shared().client.may_be_locked(self.context.ino));
             return self.reply.opened(locks.handle(flags, false), how);
         }
         let (ino, shared) = (self.context.ino, self.shared().clone());
+        let maps = handle::is_for_reading_and_writing(flags);
+        let appends = flags & libc::O_APPEND != 0;
         self.serve(
             &(),
-            move |attempt, ()| attempt.client().open_mappable(attempt.wait, ino),
+            move |attempt, ()| {
+                let (client, wait) = (attempt.client(), attempt.wait);
+                client.may_open_for_writing(wait, ino, appends)?;
+                if maps { client.open_mappable(wait, ino) } else { Ok(true) }
+            },
             move |reply, opened| match opened {
                 Ok(may_map) => {
                     let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };

@@ -5,7 +5,7 @@ use crate::keys::{self, Key};
 use crate::kv::{KvRead, StoreError};
 use crate::records::{self, InodeRecord, Life};
 use shoal_types::limits::{BLOCK_BYTES_MAX, FILE_BYTES_MAX, SYMLINK_BYTES_MAX};
-use shoal_types::{Extent, FileKind, InodeId, mode};
+use shoal_types::{Extent, FileKind, InodeFlags, InodeId, mode};
 
 /// The inode that is being read.
 struct Current {
@@ -74,14 +74,24 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         }
         self.used_bytes = self.used_bytes.wrapping_add(inode.allocated);
         self.held.extend(record.holders().iter().map(|session| (*session, ino)));
+        if inode.flags != InodeFlags::default() {
+            self.flagged.get_or_insert(ino);
+        }
         let mut wrong = |what: &str| self.found(Finding::Inode { ino, what: what.to_string() });
         if inode.perm & !mode::ALL != 0 {
             wrong("it has mode bits that are no permissions");
+        }
+        if inode.flags.0 & !InodeFlags::ALL.0 != 0 {
+            wrong("it has flags that this program does not know");
         }
         if let Life::Held(sessions) = &record.life
             && (sessions.is_empty() || !sessions.is_sorted_by(|one, next| one < next))
         {
             wrong("the sessions that hold it are none, or out of order");
+        }
+        let takes_flags = matches!(inode.kind, FileKind::Regular | FileKind::Directory);
+        if inode.flags != InodeFlags::default() && !takes_flags {
+            wrong("it has flags, but is neither a file with content nor a directory");
         }
         match inode.kind {
             FileKind::Regular if inode.size > FILE_BYTES_MAX => wrong("its size is larger than any file"),

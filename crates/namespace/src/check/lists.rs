@@ -36,8 +36,14 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
     }
 
     fn singletons(&mut self) -> Result<Option<Counters>, StoreError> {
-        if self.singleton::<u32>(Singleton::Layout)?.is_some_and(|layout| layout != keys::LAYOUT_VERSION) {
+        let layout = self.singleton::<u32>(Singleton::Layout)?;
+        let known = keys::LAYOUT_OLDEST..=keys::LAYOUT_VERSION;
+        if layout.is_some_and(|layout| !known.contains(&layout)) {
             self.damaged(&keys::singleton(Singleton::Layout), "the layout is unknown to this program");
+        }
+        if let Some(ino) = self.flagged.filter(|_| layout.is_some_and(|layout| layout < keys::LAYOUT_FLAGS)) {
+            let what = "it has flags, which this layout of the store lacks".to_string();
+            self.found(Finding::Inode { ino, what });
         }
         self.singleton::<VolumeRecord>(Singleton::Volume)?;
         self.scan(Phase::Lists, &keys::all_singletons(), |_, _, _| {})?;

@@ -1,6 +1,8 @@
 //! Applies a batch of a session's journal.
 
 use super::Outcome;
+use crate::codec::OPS_VERSION_FLAGS;
+use crate::keys::{LAYOUT_FLAGS, Singleton};
 use crate::kv::{KvRead, WriteBatch};
 use crate::kv_tree::KvTree;
 use crate::records::{self, SessionRecord};
@@ -12,7 +14,7 @@ pub(super) fn apply<S: KvRead + ?Sized>(
     store: &S,
     session: SessionId,
     seq: BatchSeq,
-    ops: &[u8],
+    (version, ops): (u8, &[u8]),
 ) -> Result<(WriteBatch, Outcome), TreeError> {
     let nothing = |outcome| Ok((WriteBatch::default(), outcome));
     let key = keys::session(session);
@@ -26,7 +28,7 @@ pub(super) fn apply<S: KvRead + ?Sized>(
     if seq != record.last.next() {
         return nothing(Outcome::OutOfOrder { expected: record.last.next() });
     }
-    let ops = match codec::decode_ops(ops) {
+    let ops = match codec::decode_ops_up_to(version, ops) {
         Ok(ops) => ops,
         Err(error) => return nothing(Outcome::Malformed { what: error.to_string() }),
     };
@@ -41,7 +43,19 @@ pub(super) fn apply<S: KvRead + ?Sized>(
     let mut batch = tree.finish()?;
     record.last = seq;
     batch.changes.insert(key, Some(records::encode(&record)));
+    if ops.iter().any(|op| op.version() >= OPS_VERSION_FLAGS) {
+        need_layout(store, &mut batch, LAYOUT_FLAGS)?;
+    }
     Ok((batch, Outcome::Applied { seq }))
+}
+
+/// From now on the store has records of this layout: programs that do not know it refuse the store.
+fn need_layout(store: &(impl KvRead + ?Sized), batch: &mut WriteBatch, layout: u32) -> Result<(), TreeError> {
+    let key = keys::singleton(Singleton::Layout);
+    if read::<u32>(store, &key)?.is_none_or(|found| found < layout) {
+        batch.changes.insert(key, Some(records::encode(&layout)));
+    }
+    Ok(())
 }
 
 /// What a session may not do, whatever the tree says: use numbers that are not its own or not fresh, and

@@ -1,7 +1,7 @@
 //! The volume itself, and the background work of its metadata group.
 
 use super::{Outcome, extents_digest};
-use crate::keys::{LAYOUT_VERSION, Singleton};
+use crate::keys::{LAYOUT_OLDEST, Singleton};
 use crate::kv::{KvRead, WriteBatch};
 use crate::kv_tree::KvTree;
 use crate::limits::COLLECT_BLOCKS_MAX;
@@ -12,7 +12,9 @@ use crate::{Fault, Tree, keys, ops, query};
 use bytes::Bytes;
 use shoal_types::GROUP_BRICKS_MAX;
 use shoal_types::limits::{BLOCK_BYTES_MAX, INLINE_BYTES_MAX};
-use shoal_types::{BlockId, BlockInfo, Errno, FileKind, Inode, InodeId, SessionId, Timestamp, mode};
+use shoal_types::{
+    BlockId, BlockInfo, Errno, FileKind, Inode, InodeFlags, InodeId, SessionId, Timestamp, mode,
+};
 
 pub(super) type Applied = Result<(WriteBatch, Outcome), TreeError>;
 
@@ -41,6 +43,7 @@ pub(super) fn format(
     let root = Inode {
         kind: FileKind::Directory,
         perm: perm & mode::ALL,
+        flags: InodeFlags::default(),
         uid,
         gid,
         nlink: 2,
@@ -67,7 +70,7 @@ pub(super) fn format(
     };
     let mut batch = WriteBatch::default();
     let mut put = |key, value| batch.changes.insert(key, Some(value));
-    put(keys::singleton(Singleton::Layout), records::encode(&LAYOUT_VERSION));
+    put(keys::singleton(Singleton::Layout), records::encode(&LAYOUT_OLDEST));
     put(key, records::encode(&VolumeRecord { id, created: time, options }));
     put(keys::inode(InodeId::ROOT), records::encode(&InodeRecord::new(root)));
     put_counters(&mut batch, &counters);

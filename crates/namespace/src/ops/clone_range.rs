@@ -1,6 +1,6 @@
 //! Makes a range of one file share the content of another's.
 
-use super::{content, privileges, write};
+use super::{content, flags, privileges, write};
 use crate::{Fault, Tree};
 use shoal_types::limits::FILE_BYTES_MAX;
 use shoal_types::{Errno, InodeId, Timestamp};
@@ -16,6 +16,7 @@ pub fn apply<T: Tree>(
 ) -> Result<(), Fault<T::Error>> {
     let source = content::file(tree, src)?;
     let mut inode = content::file(tree, dst)?;
+    flags::may_change_content(&inode, dst_offset)?;
     let src_end = src_offset.checked_add(len).filter(|end| *end <= source.size).ok_or(Errno::EINVAL)?;
     let dst_end = dst_offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
     if len == 0 || (src == dst && src_offset < dst_end && dst_offset < src_end) {

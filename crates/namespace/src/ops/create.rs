@@ -1,9 +1,9 @@
 //! Makes a file of any kind and its first name.
 
-use super::names;
+use super::{flags, names};
 use crate::{Dentry, Fault, Tree, op::NewInode};
 use shoal_types::limits::{SUBDIRS_MAX, SYMLINK_BYTES_MAX, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
-use shoal_types::{Errno, FileKind, Inode, InodeId, Name, mode};
+use shoal_types::{Errno, FileKind, Inode, InodeFlags, InodeId, Name, mode};
 
 /// See [`Op::Create`](crate::Op::Create). That the number is fresh is for the caller to see to: a client's
 /// own tree cannot tell a fresh number from one it has not heard of.
@@ -19,6 +19,7 @@ pub fn apply<T: Tree>(
     if tree.dentry(parent, name)?.is_some() {
         return Err(Errno::EEXIST.into());
     }
+    flags::may_gain_name(&dir)?;
     let is_dir = new.kind == FileKind::Directory;
     if is_dir && dir.nlink >= SUBDIRS_MAX {
         return Err(Errno::EMLINK.into());
@@ -67,6 +68,7 @@ fn record(parent: InodeId, new: &NewInode) -> Inode {
     Inode {
         kind: new.kind,
         perm: new.perm & mode::ALL,
+        flags: InodeFlags::default(),
         uid: new.uid,
         gid: new.gid,
         nlink: if new.kind == FileKind::Directory { 2 } else { 1 },

@@ -1,6 +1,6 @@
 //! Gives a file another name.
 
-use super::names;
+use super::{flags, names};
 use crate::{Dentry, Fault, Tree};
 use shoal_types::limits::LINKS_MAX;
 use shoal_types::{Errno, InodeId, Name, Timestamp};
@@ -22,6 +22,8 @@ pub fn apply<T: Tree>(
     if inode.is_dir() {
         return Err(Errno::EPERM.into());
     }
+    flags::may_gain_name(&dir)?;
+    flags::may_link(&inode)?;
     if inode.nlink == 0 {
         return Err(Errno::ENOENT.into());
     }

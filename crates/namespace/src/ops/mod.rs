@@ -15,12 +15,14 @@ mod privileges;
 pub mod clone_range;
 pub mod compact;
 pub mod create;
+pub mod flags;
 pub mod forget;
 pub mod link;
 pub mod removexattr;
 pub mod rename;
 pub mod rmdir;
 pub mod setattr;
+pub mod setflags;
 pub mod setxattr;
 pub mod unlink;
 pub mod write;
@@ -59,5 +61,6 @@ pub fn apply<T: Tree>(tree: &mut T, op: &Op) -> Result<(), Fault<T::Error>> {
         Op::Compact { ino, offset, expected, block, info } => {
             compact::apply(tree, *ino, *offset, expected, *block, *info)
         }
+        Op::SetFlags { ino, flags, time } => setflags::apply(tree, *ino, *flags, *time),
     }
 }

@@ -1,6 +1,6 @@
 //! Removes an extended attribute.
 
-use super::names;
+use super::{flags, names};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Timestamp, XattrName};
 
@@ -12,6 +12,7 @@ pub fn apply<T: Tree>(
     time: Timestamp,
 ) -> Result<(), Fault<T::Error>> {
     let mut inode = names::inode(tree, ino)?;
+    flags::may_change_xattrs(&inode)?;
     if inode.xattrs == 0 || tree.xattr(ino, name)?.is_none() {
         return Err(Errno::ENODATA.into());
     }

@@ -1,5 +1,6 @@
 //! Moves a name, replaces one, or swaps two.
 
+use super::flags;
 use super::names::{self, Loser, is_within};
 use crate::{Dentry, Fault, RenameFlags, Tree};
 use shoal_types::limits::SUBDIRS_MAX;
@@ -29,6 +30,8 @@ pub fn apply<T: Tree>(
         Some(target) if target.ino == moved.ino => return Ok(()),
         _ => {}
     }
+    flags::may_lose_name(&dirs.from.1, &inode)?;
+    flags::may_gain_name(dirs.to())?;
     if inode.is_dir() && from.0 != to.0 && is_within(tree, to.0, moved.ino)? {
         return Err(Errno::EINVAL.into());
     }
@@ -50,6 +53,7 @@ fn replace<T: Tree>(
     let mut replaced_dir = false;
     if let Some(dentry) = target {
         let target = names::behind(tree, dentry)?;
+        flags::may_lose_name(dirs.to(), &target)?;
         replaced_dir = target.is_dir();
         match (inode.is_dir(), target.is_dir()) {
             (true, false) => return Err(Errno::ENOTDIR.into()),
@@ -86,6 +90,7 @@ fn exchange<T: Tree>(
     time: Timestamp,
 ) -> Result<(), Fault<T::Error>> {
     let mut other = names::behind(tree, target)?;
+    flags::may_lose_name(dirs.to(), &other)?;
     if other.is_dir() && from.0 != to.0 && is_within(tree, from.0, target.ino)? {
         return Err(Errno::EINVAL.into());
     }
@@ -125,6 +130,10 @@ impl Dirs {
             from: (from, names::directory(tree, from)?),
             to: if to == from { None } else { Some((to, names::directory(tree, to)?)) },
         })
+    }
+
+    fn to(&self) -> &Inode {
+        self.to.as_ref().map_or(&self.from.1, |(_, dir)| dir)
     }
 
     fn count_from(&mut self, entries: i64, nlink: i32, time: Timestamp) {

@@ -1,5 +1,6 @@
 //! Removes an empty directory.
 
+use super::flags;
 use super::names::{self, Loser};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
@@ -17,6 +18,7 @@ pub fn apply<T: Tree>(
     if !inode.is_dir() {
         return Err(Errno::ENOTDIR.into());
     }
+    flags::may_lose_name(&dir, &inode)?;
     if inode.entries > 0 {
         return Err(Errno::ENOTEMPTY.into());
     }

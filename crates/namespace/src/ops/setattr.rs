@@ -1,7 +1,7 @@
 //! Changes attributes, the length of the content among them.
 
 use super::content::{self, Patch};
-use super::{names, privileges};
+use super::{flags, names, privileges};
 use crate::{Fault, SetAttr, Tree};
 use shoal_types::limits::FILE_BYTES_MAX;
 use shoal_types::{Errno, FileKind, Inode, InodeId, mode};
@@ -10,6 +10,7 @@ use shoal_types::{Errno, FileKind, Inode, InodeId, mode};
 /// lost.
 pub fn apply<T: Tree>(tree: &mut T, ino: InodeId, set: &SetAttr) -> Result<(), Fault<T::Error>> {
     let mut inode = names::inode(tree, ino)?;
+    flags::may_set(&inode, set)?;
     let cut = match set.size {
         Some(size) => resize(tree, ino, &mut inode, size)?,
         None => Patch::default(),

@@ -1,6 +1,6 @@
 //! Sets an extended attribute.
 
-use super::names;
+use super::{flags, names};
 use crate::{Fault, Tree, XattrSet};
 use bytes::Bytes;
 use shoal_types::limits::{XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -17,6 +17,7 @@ pub fn apply<T: Tree>(
     time: Timestamp,
 ) -> Result<(), Fault<T::Error>> {
     let mut inode = names::inode(tree, ino)?;
+    flags::may_change_xattrs(&inode)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
         return Err(Errno::E2BIG.into());
     }

@@ -1,5 +1,6 @@
 //! Removes a name of something that is not a directory.
 
+use super::flags;
 use super::names::{self, Loser};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
@@ -17,6 +18,7 @@ pub fn apply<T: Tree>(
     if inode.is_dir() {
         return Err(Errno::EISDIR.into());
     }
+    flags::may_lose_name(&dir, &inode)?;
     let loser = Loser::read(tree, dentry.ino, inode, keep)?;
 
     names::count(&mut dir, -1, 0, time);

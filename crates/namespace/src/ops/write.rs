@@ -1,7 +1,7 @@
 //! Puts content at an offset, reserves room, or punches a hole.
 
 use super::content::{self, Patch};
-use super::privileges;
+use super::{flags, privileges};
 use crate::{Fault, Tree};
 use shoal_types::limits::{BLOCK_BYTES_MAX, FILE_BYTES_MAX, INLINE_BYTES_MAX};
 use shoal_types::{BlockId, BlockInfo, Errno, Extent, Inode, InodeId, Timestamp};
@@ -23,6 +23,11 @@ pub struct Write<'a> {
 /// may.
 pub fn apply<T: Tree>(tree: &mut T, ino: InodeId, write: &Write<'_>) -> Result<(), Fault<T::Error>> {
     let mut inode = content::file(tree, ino)?;
+    match write.content {
+        Some(Extent::Zero { .. }) => flags::may_reserve(&inode)?,
+        Some(_) => flags::may_change_content(&inode, write.offset)?,
+        None => flags::may_punch(&inode)?,
+    }
     let end = check(write, &inode)?;
     let old = content::around(tree, ino, &inode, write.offset, end)?;
     let capability = write.clear_setid && privileges::clear(tree, ino, &mut inode)?;

@@ -12,8 +12,8 @@ use shoal_namespace::{
     Command, Dentry, Fault, Op, Outcome, RenameFlags, SetAttr, TreeError, XattrSet, apply_command,
 };
 use shoal_types::{
-    BatchSeq, BlockGroup, BlockId, BlockInfo, BlockRef, Cookie, Errno, Extent, FileKind, Inode, InodeId,
-    Name, SessionId, Timestamp, XattrName,
+    BatchSeq, BlockGroup, BlockId, BlockInfo, BlockRef, Cookie, Errno, Extent, FileKind, Inode, InodeFlags,
+    InodeId, Name, SessionId, Timestamp, XattrName,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -144,7 +144,7 @@ impl Volume {
 
     pub fn batch(&mut self, ops: &[Op]) -> Outcome {
         let seq = self.seq.next();
-        let command = Command::Batch { session: self.session, seq, ops: encode_ops(ops).into() };
+        let command = Command::batch(self.session, seq, encode_ops(ops).into());
         let outcome = self.command(command);
         if outcome == (Outcome::Applied { seq }) {
             self.seq = seq;
@@ -283,6 +283,11 @@ impl Volume {
     pub fn setxattr(&mut self, ino: InodeId, what: &str, value: &[u8], how: XattrSet) -> Result<(), Errno> {
         let time = self.now();
         self.run(Op::SetXattr { ino, name: attribute(what), value: Bytes::copy_from_slice(value), how, time })
+    }
+
+    pub fn set_flags(&mut self, ino: InodeId, flags: InodeFlags) -> Result<(), Errno> {
+        let time = self.now();
+        self.run(Op::SetFlags { ino, flags, time })
     }
 
     pub fn record(&self, ino: InodeId) -> Option<FileRecord> {

@@ -17,7 +17,7 @@ use shoal_namespace::command::extents_digest;
 use shoal_namespace::kv::{KvStore, MemStore, WriteBatch};
 use shoal_namespace::query::{self, Prefetch};
 use shoal_namespace::{Command, Op, Outcome, RenameFlags, SetAttr, XattrSet, apply_command};
-use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId, Name, SessionId, XattrName};
+use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeFlags, InodeId, Name, SessionId, XattrName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Raw numbers of a step; what they mean depends on what there is.
@@ -87,6 +87,7 @@ impl Run {
         let root = Node {
             kind: FileKind::Directory,
             perm: 0o755,
+            flags: InodeFlags::default(),
             uid: 0,
             gid: 0,
             atime: at(0),
@@ -147,7 +148,7 @@ impl Run {
         let outcome = self.volume.batch(&ops);
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}: {ops:#?}");
         let seq = self.volume.seq;
-        let again = Command::Batch { session: self.volume.session, seq, ops: encode_ops(&ops).into() };
+        let again = Command::batch(self.volume.session, seq, encode_ops(&ops).into());
         let repeated = apply_command(&self.volume.store, &again).unwrap();
         assert_eq!(repeated, (WriteBatch::default(), Outcome::Applied { seq }), "a repetition does nothing");
     }
@@ -160,7 +161,7 @@ impl Run {
         let (first, second) = (short_name(step.names.0), short_name(step.names.1));
         let parent = self.pick(Directory, step.a);
         let file = self.pick(Regular, step.a);
-        Some(match step.what % 36 {
+        Some(match step.what % 37 {
             0..=4 => {
                 let ino = self.volume.fresh();
                 self.inos.push(ino);
@@ -257,6 +258,12 @@ impl Run {
                 self.hold(self.sessions[usize::from(step.flag) % 3], [step.a, step.b]);
                 return None;
             }
+            36 => Op::SetFlags {
+                ino: self.inos[usize::from(step.a) % self.inos.len()],
+                flags: [InodeFlags::NODUMP, InodeFlags::NOATIME, InodeFlags::default()]
+                    [usize::from(step.flag) % 3],
+                time,
+            },
             34 if step.flag.is_multiple_of(4) => {
                 self.replace_session(usize::from(step.a) % 3);
                 return None;
@@ -340,8 +347,8 @@ impl Run {
             assert!(self.volume.holders(*ino).iter().eq(&node.holders), "inode {ino}");
             let inode = record.inode;
             assert_eq!(
-                (inode.kind, inode.perm, inode.uid, inode.gid, inode.nlink),
-                (node.kind, node.perm, node.uid, node.gid, self.model.nlink(*ino)),
+                (inode.kind, (inode.perm, inode.flags), inode.uid, inode.gid, inode.nlink),
+                (node.kind, (node.perm, node.flags), node.uid, node.gid, self.model.nlink(*ino)),
                 "inode {ino}"
             );
             assert_eq!(

@@ -7,6 +7,7 @@ mod common;
 mod clone_range;
 mod compact;
 mod create;
+mod flags;
 mod forget;
 mod heat;
 mod hold;

@@ -14,6 +14,7 @@ mod compare;
 mod crash;
 mod directories;
 mod files;
+mod flags;
 mod fsx;
 mod full_disk;
 mod harness;
