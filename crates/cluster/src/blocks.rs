@@ -237,6 +237,9 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn pins(&self) -> Pins {
         self.inner.bricks.map().pins.get(&self.inner.volume).cloned().unwrap_or_default()
     }
+    fn ops_version(&self) -> u8 {
+        self.inner.bricks.map().ops_version(self.inner.volume)
+    }
     fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         self.inner.fetch(id, group, offset, len)
     }

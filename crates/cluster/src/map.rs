@@ -8,6 +8,7 @@
 //! **Promises.** Numbers of nodes, bricks and replicas are never reused: a node or replica that returns
 //! without its promised state gets a new number.
 
+use crate::options::OP_VERSION;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Pins, ReplicaId, Tier, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
@@ -380,6 +381,11 @@ impl ClusterMap {
         let known = crate::options::find(key)?;
         let set = self.volumes.get(&volume).and_then(|volume| volume.options.get(key));
         Some(set.cloned().unwrap_or_else(|| known.default.to_owned()))
+    }
+
+    /// The version of operations that all servers and mounts of a volume know.
+    pub fn ops_version(&self, volume: GroupId) -> u8 {
+        self.option(volume, OP_VERSION).and_then(|version| version.parse().ok()).unwrap_or(1)
     }
 
     /// The mount options that follow from a volume's settings: see

@@ -1,6 +1,7 @@
 //! Settings of a volume: `volume set NAME KEY VALUE`.
 
 use shoal_types::parse_bytes;
+use shoal_wire::OPS_VERSION;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -15,6 +16,8 @@ pub struct Known {
     check: fn(&str) -> Result<(), String>,
 }
 
+/// The version of operations that mounts may use.
+pub const OP_VERSION: &str = "op-version";
 /// The setting that pauses the scrubbing of a volume's bricks.
 pub const SCRUB_STATE: &str = "scrub.state";
 /// Its default value.
@@ -72,6 +75,16 @@ pub const ALL: &[Known] = &[
         help: "between which programs fcntl and flock locks exclude: cluster (on all mounts) or local (on one mount, \
                without messages); a mount's own option locks=... overrides it",
         check: |value| one_of(value, &["cluster", "local"]),
+    },
+    Known {
+        key: OP_VERSION,
+        default: "1",
+        help: "what all servers and mounts of the volume know: 2 allows inode flags (chattr); new volumes begin with the \
+               newest that all nodes know, older ones are raised when all programs have been upgraded",
+        check: |value| match value.parse::<u8>() {
+            Ok(1..=OPS_VERSION) => Ok(()),
+            _ => Err(format!("it is a number from 1 to {OPS_VERSION}")),
+        },
     },
     Known {
         key: "read-ahead",
@@ -318,6 +331,7 @@ mod tests {
         assert!(check(SCRUB_STATE, SCRUB_PAUSED).is_ok() && check(SCRUB_STATE, "off").is_err());
         assert!(check("cache", "1GB").is_ok() && check("cache", "2PB").is_err());
         assert!(check("locks", "global").unwrap_err().contains("cluster or local"));
+        assert!(check(OP_VERSION, "2").is_ok() && check(OP_VERSION, "3").unwrap_err().contains("1 to 2"));
         assert!(check("cache", "0").is_err() && check("cache", "2000000").unwrap_err().contains("MiB"));
         for known in ALL {
             assert_eq!(check(known.key, known.default), Ok(()), "{}", known.key);

@@ -78,6 +78,9 @@ pub enum Ask {
     Losses { volume: GroupId },
     /// The pin that decides for a file or directory: [`Answer::Pin`]. For the volume's leader.
     Pin { volume: GroupId, ino: InodeId },
+    /// The newest version of operations that the node's program knows: [`Answer::OpVersion`]. One that knows
+    /// version 1 alone does not know this request either.
+    OpVersion,
 }
 
 /// The answer to a request.
@@ -133,6 +136,8 @@ pub enum Answer {
     Losses(Losses),
     /// The pin of an inode.
     Pin(PinState),
+    /// A version of operations.
+    OpVersion(u8),
 }
 
 /// A session, as the volume's leader knows it.

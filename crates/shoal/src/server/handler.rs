@@ -156,6 +156,7 @@ impl ServerContext {
             }
             Ask::Execute(command) => self.execute_here(command),
             Ask::Report { digest } => Answer::Report(self.report(*digest)),
+            Ask::OpVersion => Answer::OpVersion(OPS_VERSION),
             Ask::CheckBrick { path, force } => match self.bricks.check_new_place(path, *force) {
                 Ok(None) => Answer::Done(Outcome::Done),
                 Ok(Some(note)) => Answer::Noted(note),

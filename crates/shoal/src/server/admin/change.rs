@@ -7,9 +7,11 @@ use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
 use crate::limits::ASK_PATIENCE;
+use shoal_cluster::options::OP_VERSION;
 use shoal_cluster::{Command, Outcome, Shards, Tolerance};
 use shoal_net::{Authority, Role};
 use shoal_types::{GroupId, NodeId, Timestamp};
+use shoal_wire::OPS_VERSION;
 use std::path::PathBuf;
 
 impl ServerContext {
@@ -62,7 +64,19 @@ impl ServerContext {
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),
         };
+        if let Command::SetOption { key, value: Some(value), .. } = &command
+            && key == OP_VERSION
+        {
+            self.check_ops_version(value)?;
+        }
         let outcome = self.decide(&command)?;
+        if let Outcome::Volume(volume) = outcome {
+            let (key, value) = (OP_VERSION.to_owned(), OPS_VERSION.to_string());
+            match self.check_ops_version(&value) {
+                Ok(()) => self.decide(&Command::SetOption { volume, key, value: Some(value) }).map(drop)?,
+                Err(why) => note(format!("{OP_VERSION} is 1: {why}")),
+            }
+        }
         if let Outcome::Volume(id) = outcome
             && let Some(survives) = Tolerance::of(&self.view.map(), id)
         {
@@ -71,10 +85,33 @@ impl ServerContext {
         Ok(())
     }
 
+    /// Fails unless every node's program knows this version of operations.
+    fn check_ops_version(&self, value: &str) -> Result<(), String> {
+        let wanted = value.parse::<u8>().unwrap_or(u8::MAX);
+        let answers = self.ask_all(&Ask::OpVersion, ASK_PATIENCE);
+        let map = self.view.map();
+        let knows = |node: &NodeId| match answers.get(node) {
+            Some(Answer::OpVersion(known)) => *known >= wanted,
+            _ => wanted <= 1,
+        };
+        let others: Vec<&str> =
+            map.nodes.iter().filter(|(node, _)| !knows(node)).map(|(_, node)| node.name.as_str()).collect();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} did not say that its program knows {OP_VERSION} {value}: upgrade all nodes, then \
+                 `shoal volume set NAME {OP_VERSION} {value}`",
+                others.join(", ")
+            )),
+        }
+    }
+
     fn reset(&self, name: &str, key: Option<String>) -> Result<(), String> {
         let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
-        let keys = key.map_or_else(|| it.options.keys().cloned().collect(), |key| vec![key]);
+        // What the programs know is no matter of taste.
+        let all = || it.options.keys().filter(|key| *key != OP_VERSION).cloned().collect();
+        let keys = key.map_or_else(all, |key| vec![key]);
         for key in keys {
             self.decide(&Command::SetOption { volume, key, value: None })?;
         }
