@@ -51,6 +51,8 @@ pub trait Filesystem: Send + Sized + 'static {
     fn mkdir(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry);
     /// Creates a file, and opens it.
     fn create(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate);
+    /// Creates a file without a name in a directory, and opens it (`O_TMPFILE`).
+    fn tmpfile(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate);
     /// Creates a symbolic link.
     fn symlink(&mut self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry);
     /// Creates another name (hard link) for the inode `node`.
@@ -167,6 +169,7 @@ pub(crate) fn dispatch(
         Operation::Mknod(make) => filesystem.mknod(req, make, ReplyEntry(due())),
         Operation::Mkdir(make) => filesystem.mkdir(req, make, ReplyEntry(due())),
         Operation::Create(make) => filesystem.create(req, make, ReplyCreate(due())),
+        Operation::Tmpfile(make) => filesystem.tmpfile(req, make, ReplyCreate(due())),
         Operation::Symlink { name, target } => filesystem.symlink(req, name, target, ReplyEntry(due())),
         Operation::Link { node, name } => filesystem.link(req, node, name, ReplyEntry(due())),
         Operation::Unlink { name } => filesystem.unlink(req, name, ReplyEmpty(due())),

@@ -12,7 +12,7 @@
 //! message ends the session with an error, and is never read beyond its end. The session ends with the
 //! mount, when all of its threads have ended.
 //!
-//! **Leaves out** what Shoal refuses: `FUSE_POLL`, `FUSE_TMPFILE`, DAX.
+//! **Leaves out** what Shoal refuses: `FUSE_POLL`, DAX.
 
 pub mod abi;
 mod device;

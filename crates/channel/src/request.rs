@@ -194,6 +194,7 @@ pub(crate) enum Operation<'a> {
     Mknod(Make<'a>),
     Mkdir(Make<'a>),
     Create(Make<'a>),
+    Tmpfile(Make<'a>),
     Symlink { name: &'a OsStr, target: &'a OsStr },
     Link { node: NodeId, name: &'a OsStr },
     Unlink { name: &'a OsStr },
@@ -285,6 +286,7 @@ fn operation<'a>(header: &InHeader, body: Body<'a>, extended: bool) -> Result<Op
         opcode::LOOKUP..=opcode::FORGET
         | opcode::SYMLINK..=opcode::LINK
         | opcode::CREATE
+        | opcode::TMPFILE
         | opcode::RENAME2 => names(header.opcode, body)?,
         opcode::GETXATTR..=opcode::REMOVEXATTR | opcode::SETXATTR => xattrs(header.opcode, body, extended)?,
         opcode::GETLK..=opcode::SETLKW => locks(header.opcode, body)?,
@@ -311,10 +313,11 @@ fn names(opcode: u32, mut body: Body<'_>) -> Result<Operation<'_>, Malformed> {
             let mode = mode | libc::S_IFDIR;
             Operation::Mkdir(Make { name: body.name()?, mode, umask, rdev: 0, flags: 0 })
         }
-        opcode::CREATE => {
+        opcode::CREATE | opcode::TMPFILE => {
             let abi::CreateIn { flags, mode, umask, .. } = body.take()?;
             let (mode, flags) = (mode | libc::S_IFREG, flags as i32);
-            Operation::Create(Make { name: body.name()?, mode, umask, rdev: 0, flags })
+            let make = Make { name: body.name()?, mode, umask, rdev: 0, flags };
+            if opcode == opcode::CREATE { Operation::Create(make) } else { Operation::Tmpfile(make) }
         }
         opcode::UNLINK => Operation::Unlink { name: body.name()? },
         opcode::RMDIR => Operation::Rmdir { name: body.name()? },
@@ -575,7 +578,7 @@ mod tests {
 
     #[test]
     fn unknown_operations_are_told_apart() {
-        for opcode in [0, 7, 19, 41, 48, 50, 51, 53, 4096, u32::MAX] {
+        for opcode in [0, 7, 19, 41, 48, 50, 53, 4096, u32::MAX] {
             assert_eq!(decoded(&message(opcode, &[])), Operation::Unknown, "{opcode}");
         }
     }

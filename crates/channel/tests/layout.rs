@@ -53,6 +53,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("FUSE_BATCH_FORGET", opcode::BATCH_FORGET as u64),
     ("FUSE_READDIRPLUS", opcode::READDIRPLUS as u64),
     ("FUSE_RENAME2", opcode::RENAME2 as u64),
+    ("FUSE_TMPFILE", opcode::TMPFILE as u64),
     ("FUSE_COPY_FILE_RANGE", opcode::COPY_FILE_RANGE as u64),
     ("FUSE_DO_READDIRPLUS", InitFlags::DO_READDIRPLUS.bits()),
     ("FUSE_NO_OPEN_SUPPORT", InitFlags::NO_OPEN_SUPPORT.bits()),

@@ -92,6 +92,31 @@ fn append_only_file_outgrows_its_inline_bytes() {
 }
 
 #[test]
+fn unnamed_file_is_sent_when_it_gets_a_name_and_never_heard_of_without_one() {
+    let world = World::new();
+    let client = warm(&world);
+    for n in 0..10u8 {
+        let file = client.create_unnamed(WAIT, &ROOT, InodeId::ROOT, 0o600, false).unwrap();
+        assert_eq!(file.inode.nlink, 0);
+        client.write(WAIT, file.ino, 0, &[n; 100_000], false).unwrap();
+        client.forget(file.ino, 1);
+    }
+    client.fsync(InodeId::ROOT).unwrap();
+    assert!(world.group.applied.lock().is_empty());
+    let file = client.create_unnamed(WAIT, &ROOT, InodeId::ROOT, 0o600, false).unwrap();
+    client.write(WAIT, file.ino, 0, b"content", false).unwrap();
+    client.fsync(InodeId::ROOT).unwrap();
+    let linked = client.link(WAIT, file.ino, InodeId::ROOT, b"name").unwrap();
+    assert_eq!((linked.ino, linked.inode.nlink), (file.ino, 1));
+    client.forget(file.ino, 2);
+    client.fsync(InodeId::ROOT).unwrap();
+    assert_eq!(client.read(WAIT, file.ino, 0, 100).unwrap().concat(), b"content");
+    let other = world.mount();
+    let found = other.lookup(WAIT, InodeId::ROOT, b"name").unwrap().expect("it has a name");
+    assert_eq!(other.read(WAIT, found.ino, 0, 100).unwrap().concat(), b"content");
+}
+
+#[test]
 fn a_temporary_file_is_never_heard_of() {
     let world = World::new();
     let client = warm(&world);

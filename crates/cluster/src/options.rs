@@ -79,7 +79,7 @@ pub const ALL: &[Known] = &[
     Known {
         key: OP_VERSION,
         default: "1",
-        help: "what all servers and mounts of the volume know: 2 allows inode flags (chattr); new volumes begin with the \
+        help: "what all servers and mounts of the volume know: 2 allows inode flags (chattr) and O_TMPFILE; new volumes begin with the \
                newest that all nodes know, older ones are raised when all programs have been upgraded",
         check: |value| match value.parse::<u8>() {
             Ok(1..=OPS_VERSION) => Ok(()),

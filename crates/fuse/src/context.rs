@@ -32,6 +32,7 @@ ops! {
     Mknod = "mknod",
     Mkdir = "mkdir",
     Create = "create",
+    Tmpfile = "tmpfile",
     Symlink = "symlink",
     Link = "link",
     Unlink = "unlink",

@@ -197,6 +197,22 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
+    /// The kernel holds no lock of the directory.
+    fn tmpfile(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
+        let Make { mode, umask, flags, .. } = make;
+        let handle = self.dispatcher.shared().locks.handle(flags, true);
+        let mappable = handle::is_mappable(handle);
+        self.request(Op::Tmpfile, req, reply).change(
+            &(),
+            move |attempt, ()| {
+                let Context { ino: parent, .. } = *attempt.context;
+                let caller = attempt.context.caller(umask);
+                attempt.client().create_unnamed(attempt.wait, &caller, parent, mode, mappable)
+            },
+            move |reply, made| answer::created(reply, handle, made),
+        );
+    }
+
     fn symlink(&mut self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
         self.request_of_names(Op::Symlink, req, reply).change(

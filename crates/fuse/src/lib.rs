@@ -19,7 +19,7 @@
 //! **Promises.** A request gets exactly one reply. Queues and threads are bounded (see [`limits`]). When the
 //! mount has ended, for any reason, every request has been answered before [`Mounted::wait`] returns.
 //!
-//! **Refuses.** ioctl(2) except for inode flags, `RENAME_WHITEOUT`, collapsing and inserting ranges, `O_TMPFILE`.
+//! **Refuses.** ioctl(2) except for inode flags, `RENAME_WHITEOUT`, collapsing and inserting ranges.
 //!
 //! **If it hangs.** A process that hangs in a mount whose server does not answer is freed by `umount -f -l`,
 //! or by `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`). A mount

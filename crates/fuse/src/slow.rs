@@ -48,9 +48,14 @@ impl Lane {
 
     fn of_kind(op: Op) -> Lane {
         match op {
-            Op::Setattr | Op::Mknod | Op::Mkdir | Op::Create | Op::Symlink | Op::Link | Op::Unlink => {
-                Lane::Change
-            }
+            Op::Setattr
+            | Op::Mknod
+            | Op::Mkdir
+            | Op::Create
+            | Op::Tmpfile
+            | Op::Symlink
+            | Op::Link
+            | Op::Unlink => Lane::Change,
             Op::Rmdir | Op::Rename | Op::Write | Op::Fallocate | Op::CopyFileRange => Lane::Change,
             Op::Setxattr | Op::Removexattr | Op::Ioctl => Lane::Change,
             // Waits for dirty pages to be written back, which are changes.

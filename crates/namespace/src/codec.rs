@@ -5,7 +5,8 @@ use crate::Op;
 pub use crate::op::OPS_VERSION_FLAGS;
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The newest version of an encoded list of operations. Version 1 lacks [`Op::SetFlags`].
+/// The newest version of an encoded list of operations. Version 1 lacks [`Op::SetFlags`] and
+/// [`Op::CreateUnnamed`].
 pub const OPS_VERSION: u8 = 2;
 
 /// Encodes the operations of a batch, for the wire and the log alike, in the oldest version that has all of

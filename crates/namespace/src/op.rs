@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeFlags, InodeId, Name, Timestamp, XattrName};
 
-/// The first version of encoded operations with inode flags.
+/// The first version of encoded operations with inode flags and unnamed files.
 pub const OPS_VERSION_FLAGS: u8 = 2;
 
 /// One change of the namespace.
@@ -177,13 +177,23 @@ pub enum Op {
         /// ctime of the inode.
         time: Timestamp,
     },
+    /// Makes a file with content and without a name, see `O_TMPFILE` in open(2). The session refers to it. It
+    /// may get a name by [`Op::Link`]; otherwise it dies with the last reference.
+    CreateUnnamed {
+        /// The directory, in which nothing changes.
+        parent: InodeId,
+        /// The new inode's number, as in [`Op::Create`].
+        ino: InodeId,
+        /// The new inode.
+        new: NewInode,
+    },
 }
 
 impl Op {
     /// When it was done, where that is known.
     pub fn time(&self) -> Option<Timestamp> {
         match self {
-            Op::Create { new, .. } => Some(new.time),
+            Op::Create { new, .. } | Op::CreateUnnamed { new, .. } => Some(new.time),
             Op::SetAttr { set, .. } => set.ctime,
             Op::Link { time, .. }
             | Op::Unlink { time, .. }
@@ -200,7 +210,7 @@ impl Op {
 
     /// The first version of encoded operations that has it: see [`codec`](crate::codec).
     pub fn version(&self) -> u8 {
-        if matches!(self, Op::SetFlags { .. }) { OPS_VERSION_FLAGS } else { 1 }
+        if matches!(self, Op::SetFlags { .. } | Op::CreateUnnamed { .. }) { OPS_VERSION_FLAGS } else { 1 }
     }
 }
 

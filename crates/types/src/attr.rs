@@ -79,8 +79,11 @@ impl InodeFlags {
     pub const NODUMP: InodeFlags = InodeFlags(1 << 2);
     /// `FS_NOATIME_FL`: kept, without effect: no access time is recorded anyway.
     pub const NOATIME: InodeFlags = InodeFlags(1 << 3);
-    /// All flags that there are.
+    /// All flags that programs see and set.
     pub const ALL: InodeFlags = InodeFlags((1 << 4) - 1);
+    /// The file was made without a name (`O_TMPFILE`) and has had none yet: it may get one, unlike a file
+    /// that has lost its last name (the kernel's `I_LINKABLE`).
+    pub const LINKABLE: InodeFlags = InodeFlags(1 << 15);
     /// Flags that only a caller with `CAP_LINUX_IMMUTABLE` changes.
     pub const PRIVILEGED: InodeFlags = InodeFlags(Self::IMMUTABLE.0 | Self::APPEND.0);
 
@@ -92,6 +95,11 @@ impl InodeFlags {
     /// The flags in which two values differ.
     pub fn difference(self, other: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 ^ other.0)
+    }
+
+    /// Those of the flags that are also in `others`.
+    pub fn only(self, others: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & others.0)
     }
 
     /// Whether the immutable flag is set.

@@ -5,6 +5,7 @@ use crate::core;
 use crate::values::{Caller, Calling, Entry, Reply, Wait};
 use bytes::Bytes;
 use shoal_types::{Errno, InodeId};
+use shoal_wire::OPS_VERSION_FLAGS;
 
 /// A file to be created and opened: see [`Client::create_open`].
 pub struct Creation<'a> {
@@ -34,6 +35,30 @@ impl Client {
                 false => core.create_or_find(by, it.caller, it.parent, &name, it.mode, now),
             }?;
             if it.mappable {
+                session.mapping_locks.created(made.ino, session.context.id);
+            }
+            Ok(made)
+        })
+    }
+
+    /// open(2) with `O_TMPFILE`: the file has no name, gains a kernel reference, and dies with the last one
+    /// unless [`link`](Self::link) gives it a name. `mappable`: as in [`Creation`]. `EOPNOTSUPP` while there
+    /// may be servers and mounts that know no such files.
+    pub fn create_unnamed(
+        &self,
+        wait: Wait,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        mappable: bool,
+    ) -> Reply<Entry> {
+        if self.mount.ops_version() < OPS_VERSION_FLAGS {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        let (now, session) = (self.now(), self.current());
+        session.call(wait, |core| {
+            let made = core.create_unnamed(caller, parent, mode, now)?;
+            if mappable {
                 session.mapping_locks.created(made.ino, session.context.id);
             }
             Ok(made)

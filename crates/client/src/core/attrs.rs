@@ -61,7 +61,7 @@ impl Core {
     ) -> Outcome<()> {
         self.admit(OP_ROOM_BYTES)?;
         self.may_change(ino)?;
-        let before = self.cache.need(ino)?.inode.flags;
+        let before = self.cache.need(ino)?.inode.flags.only(InodeFlags::ALL);
         if flags == before {
             return Ok(());
         }

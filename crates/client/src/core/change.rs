@@ -50,7 +50,8 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
         // The source must not change before the servers have read it.
         Op::CloneRange { src, dst, .. } if src == dst => vec![node(*dst, false)],
         Op::CloneRange { src, dst, .. } => vec![node(*dst, false), node(*src, false)],
-        Op::Forget { .. } | Op::Compact { .. } => Vec::new(),
+        // Nothing changes in the directory, and the inode is its own cover.
+        Op::CreateUnnamed { .. } | Op::Forget { .. } | Op::Compact { .. } => Vec::new(),
     }
 }
 
@@ -92,7 +93,8 @@ impl Core {
             Op::Rename { .. } => subjects.iter().any(|ino| self.cache.is_directory(*ino)),
             _ => false,
         };
-        let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
+        let creates = matches!(op, Op::Create { .. } | Op::CreateUnnamed { .. });
+        let subjects = if creates { &[] } else { subjects };
         // The sessions that hold an inode must be on record before it can lose its last name. A change of the
         // inode alone does not need that.
         let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
@@ -142,6 +144,10 @@ impl Core {
         match op {
             Op::Create { ino, parent, new, .. } => {
                 self.inode_created(*ino, *parent, new.kind == FileKind::Directory)
+            }
+            Op::CreateUnnamed { ino, .. } => {
+                self.rights.give(Right::Cover(*ino), *ino, [], true);
+                self.journal.born(*ino, *ino);
             }
             Op::Rename { from, to, flags, .. } if from != to => {
                 for ino in subjects {

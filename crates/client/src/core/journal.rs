@@ -223,6 +223,9 @@ impl Journal {
     pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, died: bool, blocks: &mut Blocks) {
         self.recorded += 1;
         self.open.count(&op);
+        if died && self.cancel_unnamed(ino, blocks) {
+            return;
+        }
         // An operation after the loss of the last name needs the inode, so the removal must keep it.
         let unlinked = self
             .open
@@ -266,6 +269,24 @@ impl Journal {
         if !matches!(open.ops.get(removal as usize), Some(Some(Op::Unlink { .. } | Op::Rmdir { .. }))) {
             return;
         }
+        self.drop_operations(ino, blocks);
+        self.open.touched.insert(parent);
+    }
+
+    /// Drops all operations on a file without a name, if they are all in the open batch. Returns whether it
+    /// did.
+    fn cancel_unnamed(&mut self, ino: InodeId, blocks: &mut Blocks) -> bool {
+        let Some(track) = self.open.tracks.get(&ino) else { return false };
+        let first = track.ops.first().and_then(|index| self.open.ops.get(*index as usize));
+        let cancels = matches!(first, Some(Some(Op::CreateUnnamed { .. }))) && !track.entangled;
+        if cancels {
+            self.drop_operations(ino, blocks);
+        }
+        cancels
+    }
+
+    fn drop_operations(&mut self, ino: InodeId, blocks: &mut Blocks) {
+        let open = &mut self.open;
         let track = open.tracks.remove(&ino).unwrap_or_default();
         for index in track.ops {
             let Some(op) = open.ops[index as usize].take() else { continue };
@@ -284,7 +305,6 @@ impl Journal {
                 _ => {}
             }
         }
-        open.touched.insert(parent);
     }
 
     /// Seals the open batch, if there is anything in it.
@@ -319,7 +339,7 @@ fn op_bytes(op: &Op) -> usize {
         + match op {
             Op::Write { content: Some(Extent::Inline(bytes)), .. } => bytes.len(),
             Op::SetXattr { value, .. } => value.len(),
-            Op::Create { new, .. } => {
+            Op::Create { new, .. } | Op::CreateUnnamed { new, .. } => {
                 new.target.len() + new.xattrs.iter().map(|(_, value)| value.len() + 64).sum::<usize>()
             }
             _ => 0,
@@ -335,7 +355,7 @@ impl Open {
     fn push(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], blocks: &mut Blocks) -> u32 {
         let index = self.ops.len() as u32;
         self.bytes += op_bytes(&op);
-        let created = matches!(op, Op::Create { .. });
+        let created = matches!(op, Op::Create { .. } | Op::CreateUnnamed { .. });
         let entangled =
             matches!(op, Op::Link { .. } | Op::Rename { .. } | Op::CloneRange { .. } | Op::Compact { .. });
         let removes = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. });

@@ -106,6 +106,44 @@ impl Core {
             // The directory's attributes come with the right to change it.
             self.may_name(parent, name)?;
         }
+        let new = self.new_inode(caller, parent, (kind, mode), rdev, target, now)?;
+        let op = Op::Create { parent, name: name.clone(), ino, new };
+        self.execute(op, &[ino], &[parent], OP_ROOM_BYTES)?;
+        self.inodes.start += 1;
+        self.refer(ino);
+        if kind == FileKind::Directory {
+            self.refs.has_placed(ino, parent);
+        }
+        self.entry(ino)
+    }
+
+    /// Creates a file without a name (`O_TMPFILE`).
+    pub(crate) fn create_unnamed(
+        &mut self,
+        caller: &Caller,
+        parent: InodeId,
+        mode: u32,
+        now: Timestamp,
+    ) -> Outcome<Entry> {
+        self.admit(OP_ROOM_BYTES)?;
+        let ino = self.next_inode()?;
+        let new = self.new_inode(caller, parent, (FileKind::Regular, mode), 0, &Bytes::new(), now)?;
+        self.execute(Op::CreateUnnamed { parent, ino, new }, &[ino], &[], OP_ROOM_BYTES)?;
+        self.inodes.start += 1;
+        self.refer(ino);
+        self.entry(ino)
+    }
+
+    /// What a new inode in a directory begins with: umask, default ACLs and set-group-id are applied.
+    fn new_inode(
+        &mut self,
+        caller: &Caller,
+        parent: InodeId,
+        (kind, mode): (FileKind, u32),
+        rdev: u32,
+        target: &Bytes,
+        now: Timestamp,
+    ) -> Outcome<NewInode> {
         let (dir, _) = self.directory(parent)?;
         let inherits_group = dir.perm & mode::SETGID != 0;
         let gid = if inherits_group { dir.gid } else { caller.gid };
@@ -123,7 +161,7 @@ impl Core {
                 perm |= mode::SETGID;
             }
         }
-        let new = NewInode {
+        Ok(NewInode {
             kind,
             perm,
             uid: caller.uid,
@@ -133,15 +171,7 @@ impl Core {
             time: now,
             generation: 1,
             xattrs,
-        };
-        let op = Op::Create { parent, name: name.clone(), ino, new };
-        self.execute(op, &[ino], &[parent], OP_ROOM_BYTES)?;
-        self.inodes.start += 1;
-        self.refer(ino);
-        if kind == FileKind::Directory {
-            self.refs.has_placed(ino, parent);
-        }
-        self.entry(ino)
+        })
     }
 
     fn entry(&mut self, ino: InodeId) -> Outcome<Entry> {

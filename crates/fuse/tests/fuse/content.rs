@@ -316,8 +316,14 @@ fn o_sync_writes_are_durable_when_they_return() {
 }
 
 #[test]
-fn files_without_a_name_are_refused_as_not_supported() {
+fn file_without_a_name_is_written_and_gets_one() {
     let volume = Volume::mount();
-    let nameless = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(volume.root());
-    assert_eq!(errno(nameless), libc::EOPNOTSUPP);
+    let mut nameless =
+        OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(volume.root()).expect("it is open");
+    nameless.write_all(b"content").expect("written");
+    assert_eq!(fs::read_dir(volume.root()).expect("listed").count(), 0);
+    let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&nameless));
+    let script = format!("ln -L /proc/{}{} name", std::process::id(), &link["/proc/self".len()..]);
+    printed(volume.shell(&script));
+    assert_eq!(fs::read(volume.path("name")).expect("read"), b"content");
 }

@@ -81,7 +81,10 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         if inode.perm & !mode::ALL != 0 {
             wrong("it has mode bits that are no permissions");
         }
-        if inode.flags.0 & !InodeFlags::ALL.0 != 0 {
+        if inode.flags.intersects(InodeFlags::LINKABLE) && inode.nlink > 0 {
+            wrong("it has a name, and is recorded as one that has had none");
+        }
+        if inode.flags.0 & !(InodeFlags::ALL.0 | InodeFlags::LINKABLE.0) != 0 {
             wrong("it has flags that this program does not know");
         }
         if let Life::Held(sessions) = &record.life

@@ -67,7 +67,7 @@ fn admit<S: KvRead + ?Sized>(
     op: &Op,
 ) -> Result<(), Fault<TreeError>> {
     match op {
-        Op::Create { ino, .. } => {
+        Op::Create { ino, .. } | Op::CreateUnnamed { ino, .. } => {
             if !record.owns(*ino) {
                 return Err(Errno::EINVAL.into());
             }

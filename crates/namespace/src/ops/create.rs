@@ -35,7 +35,7 @@ pub fn apply<T: Tree>(
     Ok(())
 }
 
-fn check(new: &NewInode) -> Result<(), Errno> {
+pub(super) fn check(new: &NewInode) -> Result<(), Errno> {
     if new.kind == FileKind::Symlink {
         if new.target.is_empty() {
             return Err(Errno::ENOENT);
@@ -63,7 +63,7 @@ fn check(new: &NewInode) -> Result<(), Errno> {
 }
 
 /// The record a new inode begins with.
-fn record(parent: InodeId, new: &NewInode) -> Inode {
+pub(super) fn record(parent: InodeId, new: &NewInode) -> Inode {
     let is_device = matches!(new.kind, FileKind::CharDevice | FileKind::BlockDevice);
     Inode {
         kind: new.kind,

@@ -3,10 +3,10 @@
 use super::{flags, names};
 use crate::{Dentry, Fault, Tree};
 use shoal_types::limits::LINKS_MAX;
-use shoal_types::{Errno, InodeId, Name, Timestamp};
+use shoal_types::{Errno, InodeFlags, InodeId, Name, Timestamp};
 
-/// See [`Op::Link`](crate::Op::Link). A file without a name never gets one again (`ENOENT`), a directory
-/// never a second one (`EPERM`).
+/// See [`Op::Link`](crate::Op::Link). A file that has lost its last name never gets one again (`ENOENT`),
+/// unlike one that has had none yet. A directory never gets a second one (`EPERM`).
 pub fn apply<T: Tree>(
     tree: &mut T,
     ino: InodeId,
@@ -24,7 +24,7 @@ pub fn apply<T: Tree>(
     }
     flags::may_gain_name(&dir)?;
     flags::may_link(&inode)?;
-    if inode.nlink == 0 {
+    if inode.nlink == 0 && !inode.flags.intersects(InodeFlags::LINKABLE) {
         return Err(Errno::ENOENT.into());
     }
     if inode.nlink >= LINKS_MAX {
@@ -32,6 +32,10 @@ pub fn apply<T: Tree>(
     }
 
     names::count(&mut dir, 1, 0, time);
+    if inode.nlink == 0 {
+        inode.parent = parent;
+    }
+    inode.flags = inode.flags.only(InodeFlags::ALL);
     inode.nlink += 1;
     inode.multi_link = true;
     inode.ctime = time;

@@ -15,6 +15,7 @@ mod privileges;
 pub mod clone_range;
 pub mod compact;
 pub mod create;
+pub mod create_unnamed;
 pub mod flags;
 pub mod forget;
 pub mod link;
@@ -61,6 +62,7 @@ pub fn apply<T: Tree>(tree: &mut T, op: &Op) -> Result<(), Fault<T::Error>> {
         Op::Compact { ino, offset, expected, block, info } => {
             compact::apply(tree, *ino, *offset, expected, *block, *info)
         }
+        Op::CreateUnnamed { parent, ino, new } => create_unnamed::apply(tree, *parent, *ino, new),
         Op::SetFlags { ino, flags, time } => setflags::apply(tree, *ino, *flags, *time),
     }
 }

@@ -18,7 +18,7 @@ pub fn apply<T: Tree>(
         return Err(Errno::EOPNOTSUPP.into());
     }
 
-    inode.flags = flags;
+    inode.flags = InodeFlags(flags.0 | inode.flags.only(InodeFlags::LINKABLE).0);
     inode.ctime = time;
     tree.put_inode(ino, inode);
     Ok(())

@@ -18,5 +18,6 @@ mod rename;
 mod rmdir;
 mod setattr;
 mod unlink;
+mod unnamed;
 mod write;
 mod xattr;

@@ -130,19 +130,60 @@ fn o_sync_and_o_direct_writes_are_there_when_read_back() {
 }
 
 #[test]
-fn o_tmpfile_is_refused_as_programs_expect() {
-    if plain() {
-        return;
-    }
-    let volume = Volume::start("o-tmpfile");
-    let refused =
-        sys::open(volume.path(), libc::O_TMPFILE | libc::O_RDWR, 0o600).expect_err("there is no O_TMPFILE");
-    assert_eq!(refused.0, libc::EOPNOTSUPP);
-    // What programs do without O_TMPFILE, and what Rust's tempfile does.
+fn unnamed_files_get_names_or_die_with_their_last_close() {
+    let mut volume = Volume::start("o-tmpfile");
     let mut file = tempfile::tempfile_in(volume.path()).expect("a temporary file");
-    file.write_all(b"hidden").expect("write");
+    file.write_all(&[7; 300_000]).expect("write");
     assert_eq!(names(volume.path()).len(), 0);
+    drop(file);
+    sh(volume.path(), UNNAMED).ok();
+    assert_eq!(names(volume.path()), ["d", "name"]);
+    volume.remount();
+    assert_eq!(fs::read(volume.path().join("name")).expect("read"), b"content");
+    assert_eq!(fs::metadata(volume.path().join("d/x")).expect("there").len(), 300_000);
+    sh(volume.path(), "rm -r d name").ok();
+    volume.stop();
+    volume.fsck();
 }
+
+/// Makes files without names; two of them get some.
+const UNNAMED: &str = r#"python3 -c "
+import os
+os.mkdir('d')
+top = os.open('.', os.O_RDONLY)
+before = os.stat('d')
+def link(fd, name):
+    # Only with a directory does it call linkat(2).
+    os.link(f'/proc/self/fd/{fd}', name, src_dir_fd=top, follow_symlinks=True)
+def fails(call, *args):
+    try:
+        call(*args)
+    except FileNotFoundError:
+        return
+    raise Exception('it did not fail')
+fd = os.open('d', os.O_TMPFILE | os.O_RDWR, 0o640)
+os.write(fd, b'content')
+assert os.fstat(fd).st_nlink == 0 and os.fstat(fd).st_mode & 0o777 == 0o640
+assert os.stat('d').st_mtime_ns == before.st_mtime_ns and os.listdir('d') == []
+link(fd, 'name')
+assert os.fstat(fd).st_nlink == 1 and os.pread(fd, 100, 0) == b'content'
+link(fd, 'd/second')
+os.unlink('name')
+os.rename('d/second', 'name')
+large = os.open('.', os.O_TMPFILE | os.O_WRONLY, 0o600)
+os.write(large, b'x' * 300000)
+os.fsync(large)
+link(large, 'd/x')
+os.fsync(large)
+private = os.open('.', os.O_TMPFILE | os.O_RDWR | os.O_EXCL, 0o600)
+fails(link, private, 'private')
+gone = os.open('gone', os.O_CREAT | os.O_RDWR, 0o600)
+os.unlink('gone')
+fails(link, gone, 'again')
+lost = os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
+os.write(lost, b'y' * 200000)
+os.fsync(lost)
+""#;
 
 #[test]
 fn names_may_have_255_bytes_of_any_kind() {

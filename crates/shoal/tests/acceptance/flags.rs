@@ -1,6 +1,6 @@
 //! Inode flags, as chattr(1) sets them and lsattr(1) shows them.
 
-use crate::harness::{Shared, Volume, run, sh, sys, tree};
+use crate::harness::{Shared, Volume, plain, run, sh, sys, tree};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -171,4 +171,25 @@ fn copies_and_repositories_are_made_of_files_with_flags() {
         chattr -i r/a && git -C r checkout -q . && git -C r pull -q ../copy HEAD && test $(cat r/a) = 3
         rm -rf r copy again clone";
     sh(volume.path(), script).ok();
+}
+
+#[test]
+fn volume_takes_flags_and_unnamed_files_once_its_op_version_allows_them() {
+    if plain() {
+        return;
+    }
+    let volume = Shared::start("op-version", 1);
+    let top = volume.path(0).to_path_buf();
+    volume.set("op-version", "1");
+    // The mount learns it within a second.
+    let script = "touch f
+        until ! chattr +d f 2>said; do chattr -d f 2>said || true; sleep 0.1; done
+        grep -q 'not supported' said
+        ! python3 -c \"import os; os.open('.', os.O_TMPFILE | os.O_RDWR)\" 2>said
+        grep -q 'not supported' said && lsattr f";
+    sh(&top, script).limit(60).ok();
+    volume.set("op-version", "2");
+    sh(&top, "until chattr +d f 2>said; do sleep 0.1; done").limit(60).ok();
+    sh(&top, "python3 -c \"import os; os.open('.', os.O_TMPFILE | os.O_RDWR)\"").ok();
+    volume.finish();
 }
