@@ -69,8 +69,8 @@ impl Pool {
     }
 }
 
-/// The size of a kept buffer for this length: a power of two, or a whole block file. `None` where a new buffer
-/// is cheap, or would be used by less than three quarters.
+/// The size of a kept buffer for this length: a power of two, or a whole block file. `None` where a new
+/// buffer is cheap, or would be used by less than three quarters.
 fn kept_size(len: usize) -> Option<usize> {
     if len > LARGE_BYTES / 2 {
         return Some(LARGE_BYTES);
