@@ -8,6 +8,7 @@
 
 pub mod blocks;
 pub mod command;
+pub mod draining;
 pub mod limits;
 pub mod map;
 pub mod options;
@@ -17,5 +18,6 @@ pub mod tolerance;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
 pub use command::{ARBITRATED_COPIES, Command, FOUNDERS_MAX, Outcome, apply};
+pub use draining::Draining;
 pub use map::{Brick, BrickState, ClusterMap, HotTier, Node, ReplicaPlace, Shards, Volume, VolumeState};
 pub use tolerance::Tolerance;

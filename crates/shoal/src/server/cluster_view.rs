@@ -15,7 +15,7 @@ use crate::address::is_own;
 use crate::limits::ASK_PATIENCE;
 use crate::measure::{MeasuredMeta, MetaWatches};
 use parking_lot::{Condvar, Mutex, RwLock};
-use shoal_cluster::{Bricks, ClusterMap};
+use shoal_cluster::{Bricks, ClusterMap, Draining};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
 use shoal_net::{Fence, Lane, Link, NetError, Network};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
@@ -38,7 +38,8 @@ pub struct ClusterView {
     near_bricks: NearBricks,
     reads_files: AtomicBool,
     map: RwLock<Arc<ClusterMap>>,
-    learning: Mutex<()>,
+    /// Bricks that are being drained. Held while a map is learned.
+    draining: Mutex<Draining>,
     on_map: OnMap,
     /// The last known nodes of replicas that the map does not name any more: their groups may still need
     /// them, and have to tell them that they were removed.
@@ -60,6 +61,8 @@ impl ClusterView {
         on_map: OnMap,
     ) -> Arc<ClusterView> {
         tell(&network, &map);
+        let mut draining = Draining::default();
+        draining.note(&map, shoal_runtime::time::Instant::now());
         Arc::new(ClusterView {
             network,
             here,
@@ -67,7 +70,7 @@ impl ClusterView {
             near_bricks: NearBricks::default(),
             reads_files: AtomicBool::new(true),
             map: RwLock::new(Arc::new(map)),
-            learning: Mutex::new(()),
+            draining: Mutex::new(draining),
             on_map,
             former: Mutex::default(),
             bricks: RwLock::default(),
@@ -122,7 +125,7 @@ impl ClusterView {
     pub fn learn(&self, map: ClusterMap) {
         // Under a lock of its own, so that an older map never replaces a newer one on disk, and readers of
         // the map do not wait for the disk.
-        let learning = self.learning.lock();
+        let mut draining = self.draining.lock();
         let current = self.map();
         if map.epoch <= current.epoch {
             return;
@@ -132,9 +135,15 @@ impl ClusterView {
         self.former.lock().extend(kept.flatten().map(|place| (place.id, place.node)));
         (self.on_map)(&map);
         tell(&self.network, &map);
+        draining.note(&map, shoal_runtime::time::Instant::now());
         *self.map.write() = Arc::new(map);
-        drop(learning);
+        drop(draining);
         self.poke();
+    }
+
+    /// Whether a brick gets no blocks any more, as it has been drained for long enough.
+    pub fn is_quiet(&self, brick: BrickId) -> bool {
+        self.draining.lock().is_quiet(brick, shoal_runtime::time::Instant::now())
     }
 
     /// Wakes the threads that [wait](Self::wait), because something has changed.

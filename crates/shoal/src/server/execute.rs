@@ -142,7 +142,8 @@ impl ServerContext {
         for (id, brick) in &map.bricks {
             let leaves =
                 brick.state == BrickState::Gone || brick.state == BrickState::Draining && brick.replaced;
-            if !leaves || self.blocks_left(brick.volume, *id) != Some(0) {
+            let is_free = || self.view.is_quiet(*id) && self.blocks_left(brick.volume, *id) == Some(0);
+            if !leaves || !is_free() {
                 continue;
             }
             let (volume, bricks) = (brick.volume, vec![*id]);

@@ -177,7 +177,8 @@ impl ServerContext {
                         }
                         RemovalState::InProgress => {
                             return Err(format!(
-                                "there are still blocks on {brick}; `remove-brick ... status` shows when it is empty"
+                                "there are still blocks on {brick}, or mounts may not know yet that it is drained; \
+                                 `remove-brick ... status` shows when it can be removed"
                             ));
                         }
                     }
@@ -191,7 +192,9 @@ impl ServerContext {
     pub(super) fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
         match self.view.map().bricks.get(&brick).map(|brick| brick.state) {
             Some(BrickState::Active) => RemovalState::NotStarted,
-            Some(BrickState::Draining) if self.blocks_left(volume, brick) != Some(0) => {
+            Some(BrickState::Draining)
+                if !self.view.is_quiet(brick) || self.blocks_left(volume, brick) != Some(0) =>
+            {
                 RemovalState::InProgress
             }
             _ => RemovalState::Completed,
