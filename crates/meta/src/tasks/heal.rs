@@ -100,7 +100,8 @@ impl Heal {
     pub(crate) fn lead(&self, leading: bool) {
         let mut state = self.state.lock();
         if leading && !state.leading {
-            state.survey_at = Some(Instant::now());
+            // The placement of blocks may have changed just before, as an earlier leader has heard.
+            (state.survey_at, state.needs_follow_up) = (Some(Instant::now()), true);
         }
         state.leading = leading;
         self.wake.notify_all();
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn survey_after_a_change_of_placement_is_followed_by_another_one_soon() {
+    fn survey_after_a_change_of_placement_or_of_the_leader_is_followed_by_another_one_soon() {
         let heal = Heal::default();
         heal.lead(true);
         let next_survey = |heal: &Heal| {
@@ -339,11 +340,20 @@ mod tests {
             let at = heal.state.lock().survey_at.take();
             at.expect("surveys are repeated").saturating_duration_since(Instant::now())
         };
-        assert!(next_survey(&heal) > HEAL_RETRY, "nothing has changed");
+        let is_due = |heal: &Heal| heal.state.lock().survey_at = Some(Instant::now());
+        assert!(next_survey(&heal) <= HEAL_RETRY, "an earlier leader may have heard of a change");
+        is_due(&heal);
+        assert!(next_survey(&heal) > HEAL_RETRY, "nothing has changed since");
         heal.survey();
         assert!(next_survey(&heal) <= HEAL_RETRY, "a mount may not know of the change yet");
-        heal.state.lock().survey_at = Some(Instant::now());
+        is_due(&heal);
         assert!(next_survey(&heal) > HEAL_RETRY);
+        // It loses the leadership before the second survey, and leads again.
+        heal.survey();
+        assert!(next_survey(&heal) <= HEAL_RETRY);
+        heal.lead(false);
+        heal.lead(true);
+        assert!(next_survey(&heal) <= HEAL_RETRY, "the second survey is not forgotten");
     }
 
     #[test]
