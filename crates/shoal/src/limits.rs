@@ -39,9 +39,6 @@ pub const ADMIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// For how long blocks of a brick on this machine are read over the network after its files were not found.
 pub const NEAR_BRICK_AGAIN: Duration = Duration::from_secs(30);
-/// A hot tier can be removed when it has been empty for so many seconds while it was being detached: longer
-/// than a mount takes to learn of that, and to commit the blocks that it stored there before.
-pub const DETACH_QUIET_S: u64 = 15;
 /// A mount that reads blocks from the files of a brick tells its server how often, at most this often.
 pub const NEAR_READS_EVERY: Duration = Duration::from_secs(1);
 

@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::findings::Findings;
 use crate::programs::Programs;
 use shoal_client::limits::{UNCOMMITTED_BYTES_MAX, WALK_AHEAD_BYTES_MAX};
+use shoal_cluster::BrickState;
 use shoal_cluster::blocks::names;
 use shoal_meta::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
 use shoal_namespace::kv::KvStore;
@@ -92,12 +93,18 @@ fn short_blocks(cluster: &Cluster, findings: &Findings) -> Option<Vec<String>> {
     let blocks = query::blocks(&server.replica().store().snapshot(), None, BLOCKS_LOOKED_AT_MAX).ok()?;
     let holds = |(id, brick): (BrickId, &Arc<SimBrick>)| Some((id, brick.holds().ok()?));
     let there: BTreeMap<BrickId, BTreeSet<BlockId>> = cluster.bricks.all().filter_map(holds).collect();
+    let removed = cluster.bricks.in_state(BrickState::Gone);
+    let copies = usize::from(cluster.layout().replica);
     let mut short = Vec::new();
     for (id, block) in blocks.into_iter().filter(|(_, block)| block.refs > 0) {
-        let group = block.info.group;
-        findings.places.borrow_mut().see(id, &group);
-        if !is_promised(&group, usize::from(cluster.layout().replica)) {
+        // A brick that was removed counts as lost.
+        let group = removed.iter().fold(block.info.group, |group, brick| group.without(*brick));
+        let must_be_whole = findings.places.borrow_mut().see(id, &block.info.group, copies);
+        if !is_promised(&group, copies) {
             short.push(format!("block {id} is committed, but only on {group:?}"));
+        }
+        if must_be_whole && group.is_short_of(copies) {
+            short.push(format!("block {id} was whole, and is only on {group:?}"));
         }
         let lacks = |brick: &BrickId| {
             !there.get(brick).is_some_and(|has| has.contains(&names::on_brick(id, &group, *brick)))

@@ -11,10 +11,10 @@ use crate::scheduler::{Machine, Scheduler};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_brick::Brick;
-use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, Outcome, ReplicatedBlocks, apply};
+use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, Draining, Outcome, ReplicatedBlocks, apply};
 use shoal_meta::TierSettings;
 use shoal_runtime::thread::sleep;
-use shoal_runtime::time::Duration;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Tier};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,8 @@ struct Trouble {
     away: bool,
     full: bool,
     slow: bool,
+    /// It was removed from the volume, so its node does not serve it any more.
+    closed: bool,
 }
 
 /// One brick, as all machines reach it.
@@ -74,9 +76,10 @@ impl SimBrick {
         let most = if slow { VERY_SLOW_US_MAX } else { SLOW_US_MAX };
         let micros = world.below(if slow || world.once_in(SLOW_ONE_OF) { most } else { REQUEST_US_MAX });
         sleep(Duration::from_micros(micros));
-        match self.trouble.lock().away {
-            true => Err(BlockError::Unreachable("the brick is away".into())),
-            false => Ok(()),
+        match *self.trouble.lock() {
+            Trouble { closed: true, .. } => Err(BlockError::Unreachable("the brick was removed".into())),
+            Trouble { away: true, .. } => Err(BlockError::Unreachable("the brick is away".into())),
+            _ => Ok(()),
         }
     }
 
@@ -186,6 +189,7 @@ struct Published {
 pub struct BrickSet {
     world: OneThread<Rc<Scheduler>>,
     bricks: BTreeMap<BrickId, Arc<SimBrick>>,
+    draining: Mutex<Draining>,
     /// The newest last.
     maps: Mutex<Vec<Published>>,
     volume: GroupId,
@@ -201,10 +205,10 @@ impl BrickSet {
             let room_bytes = if layout.tier_of(id) == Tier::Hot { hot_bytes } else { ROOM_BYTES };
             (id, Arc::new(SimBrick::new(world, &brick_dir(dir, number), room_bytes)))
         };
-        let bricks = (1..=layout.bricks()).map(brick).collect();
+        let bricks = (1..=layout.all_bricks()).map(brick).collect();
         let first = Published { map: Arc::new(layout.map(dir)), to_servers_ns: 0, to_clients_ns: 0 };
         let (world, maps) = (OneThread(world.clone()), Mutex::new(vec![first]));
-        BrickSet { world, bricks, maps, volume, layout }
+        BrickSet { world, bricks, draining: Mutex::default(), maps, volume, layout }
     }
 
     /// The newest map that machines with servers, or with clients, know.
@@ -218,27 +222,47 @@ impl BrickSet {
     /// was accepted.
     pub fn change(&self, command: &Command) -> bool {
         let now = self.world.0.time_ns();
-        let (map, outcome) = apply(&self.map(|published| published.to_servers_ns), command);
+        let (map, outcome) = apply(&self.newest_map(), command);
         if matches!(outcome, Outcome::Refused(_)) {
             return false;
         }
+        self.draining.lock().note(&map, Instant::now());
         let to_clients_ns = now + self.world.0.below(OLD_MAP_NS_MAX);
+        for (id, brick) in &self.bricks {
+            brick.trouble.lock().closed = map.bricks.get(id).is_some_and(|it| it.state == BrickState::Gone);
+        }
         self.maps.lock().push(Published { map: Arc::new(map), to_servers_ns: now, to_clients_ns });
         true
     }
 
+    /// The newest map.
+    pub fn newest_map(&self) -> Arc<ClusterMap> {
+        self.map(|published| published.to_servers_ns)
+    }
+
+    /// The node and the path of the next brick to add, if there is one.
+    pub fn next_place(&self) -> Option<(NodeId, PathBuf)> {
+        let number = self.newest_map().next.brick;
+        let brick = self.bricks.get(&BrickId(number))?;
+        Some((NodeId(number.into()), brick.dir.clone()))
+    }
+
     /// When blocks are moved between tiers, if there is a hot one.
     pub fn tier_settings(&self) -> Option<TierSettings> {
-        let map = self.map(|published| published.to_servers_ns);
+        let map = self.newest_map();
         let detaching = map.tiers.get(&self.volume)?.detaching;
         self.layout.hot.map(|hot| TierSettings { detaching, ..hot.settings })
     }
 
-    /// The bricks that are being drained.
-    pub fn draining(&self) -> Vec<BrickId> {
-        let map = self.map(|published| published.to_servers_ns);
-        let is_draining = |it: &shoal_cluster::Brick| it.state == BrickState::Draining;
-        map.bricks.iter().filter(|(_, it)| is_draining(it)).map(|(id, _)| *id).collect()
+    /// Whether a brick gets no blocks any more, as it has been drained for long enough.
+    pub fn is_quiet(&self, brick: BrickId) -> bool {
+        self.draining.lock().is_quiet(brick, Instant::now())
+    }
+
+    /// The bricks in a state.
+    pub fn in_state(&self, state: BrickState) -> Vec<BrickId> {
+        let map = self.newest_map();
+        map.bricks.iter().filter(|(_, it)| it.state == state).map(|(id, _)| *id).collect()
     }
 
     /// The bricks as one machine sees them.

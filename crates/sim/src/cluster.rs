@@ -8,7 +8,7 @@ use crate::network::Network;
 use crate::remote::{Group, NetworkPeers, Servers};
 use crate::scheduler::{Machine, Scheduler};
 use shoal_client::{Client, KernelCache, Stale};
-use shoal_meta::{Options, ReplicaOptions, Role, Server, Status};
+use shoal_meta::{Options, ReplicaOptions, Role, Server, Status, TierState};
 use shoal_runtime::random::number;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
@@ -334,6 +334,13 @@ impl Cluster {
             })
             .collect()
     }
+}
+
+/// The state of the tiers, by the leader.
+pub fn leading_tiers(cluster: &Rc<Cluster>) -> Option<TierState> {
+    let leader = cluster.leader()?;
+    let server = cluster.servers.get(leader)?;
+    cluster.on(leader, "tiers", move || server.tier_state().ok()).flatten()
 }
 
 /// Copies the files of a store in their present state: tables never change, and are linked. RocksDB's own

@@ -1,18 +1,16 @@
 //! The faults of a world, with their times: drawn from the seed before it begins ([`crate::plan`]), so that
 //! some of them can be left out.
 
+use crate::admin;
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
 use crate::disk::Trouble;
-use crate::layout::VOLUME;
 use crate::network::Conditions;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
 use crate::trace::say;
-use shoal_cluster::Command;
 use shoal_meta::Role;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
-use shoal_types::{BrickId, GroupId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -85,6 +83,14 @@ pub enum FaultKind {
     Drain(u16),
     /// The hot tier is being emptied, if there is one.
     Detach,
+    /// What is being drained or detached is removed as soon as it is empty.
+    Commit,
+    /// What is in copies is to be in shards, or the reverse.
+    Convert,
+    /// A brick is added, if there is another.
+    AddBrick,
+    /// Blocks are moved to where placement would put them today.
+    Rebalance,
 }
 
 /// A fault with its times.
@@ -219,29 +225,12 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
             let damaged = cluster.bricks.rot(&cluster.world, *brick, ROT_ONE_OF);
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
         }
-        FaultKind::Drain(brick) => {
-            change_map(cluster, &Command::Drain { volume: GroupId(VOLUME), bricks: vec![BrickId(*brick)] })
-        }
-        FaultKind::Detach => {
-            change_map(cluster, &Command::DetachTier { volume: GroupId(VOLUME), start: true })
-        }
+        FaultKind::Drain(brick) => admin::drain(cluster, *brick),
+        FaultKind::Detach => admin::detach(cluster),
+        FaultKind::Convert => admin::convert(cluster),
+        FaultKind::AddBrick => admin::add_brick(cluster),
+        FaultKind::Rebalance => admin::rebalance(cluster),
         _ => {}
-    }
-}
-
-/// Changes the map, unless production refuses that, and has all servers carry it out.
-fn change_map(cluster: &Rc<Cluster>, command: &Command) {
-    if !cluster.bricks.change(command) {
-        return;
-    }
-    for node in cluster.nodes() {
-        let Some(server) = cluster.servers.get(node) else { continue };
-        let settings = cluster.bricks.tier_settings();
-        let tell = move || {
-            server.set_tiers(settings);
-            server.placement_changed();
-        };
-        cluster.world.start(node, Duration::ZERO, "map", Box::new(tell));
     }
 }
 
@@ -269,6 +258,7 @@ fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind) {
         FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, false),
         FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, false),
         FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, false),
+        FaultKind::Commit => admin::commit(cluster),
         _ => {}
     }
 }

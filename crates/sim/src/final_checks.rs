@@ -1,16 +1,18 @@
 //! The checks when a world has come to rest: is the volume's state consistent, and what is on the bricks?
 
+use crate::admin;
 use crate::bounds;
-use crate::cluster::{Cluster, SWEEP_EVERY};
+use crate::cluster::{Cluster, SWEEP_EVERY, leading_tiers};
 use crate::findings::Findings;
+use crate::layout::VOLUME;
 use crate::plan::Plan;
+use shoal_cluster::BrickState;
 use shoal_cluster::blocks::names;
-use shoal_meta::TierState;
 use shoal_namespace::check::{self, Finding, Visitor};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::query;
 use shoal_runtime::time::Duration;
-use shoal_types::{BlockId, BlockInfo};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, GroupId, Tier};
 use shoal_wire::VolumeBlocks;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,6 +28,10 @@ const HEALED_WITHIN: Duration = Duration::from_secs(120);
 const DRAINED_WITHIN: Duration = Duration::from_secs(120);
 /// When the last mount has gone, the hot tier is empty within this.
 const COOLED_WITHIN: Duration = Duration::from_secs(120);
+/// ... and all in the scheme that the volume was converted to last.
+const CONVERTED_WITHIN: Duration = Duration::from_secs(120);
+/// When nothing else is to be done, all blocks are where placement would put them within this.
+const BALANCED_WITHIN: Duration = Duration::from_secs(120);
 /// Unreferenced blocks that a finding names.
 const NAMED_MAX: usize = 5;
 
@@ -52,6 +58,10 @@ pub fn run(cluster: &Rc<Cluster>, findings: &Findings, plan: &Plan) -> usize {
     }
     look_at_healing(cluster, findings);
     look_at_draining(cluster, findings);
+    look_at_conversion(cluster, findings);
+    if plan.rebalances() {
+        look_at_balance(cluster, findings);
+    }
     let mut left = None;
     let patience = if plan.has_troubled_bricks() { SWEPT_WITHIN } else { COLLECTED_WITHIN };
     cluster.wait_until(patience, || {
@@ -73,11 +83,22 @@ pub fn run(cluster: &Rc<Cluster>, findings: &Findings, plan: &Plan) -> usize {
     }
     bounds::look_at_blocks(cluster, findings, plan.has_damage());
     let blocks = cluster.bricks.seen_from(leader);
+    let Some(store) = cluster.servers.get(leader).map(|server| server.replica().store().clone()) else {
+        return 0;
+    };
     let count = state.blocks.len();
     let read = move || {
+        let fails = |id: BlockId, info: BlockInfo| {
+            let error = blocks.fetch(id, info.group, 0, info.len).err()?;
+            Some(format!("block {id} in {:?} cannot be read at the end: {error}", info.group))
+        };
         let read = |(id, info): (BlockId, BlockInfo)| {
-            let content = blocks.fetch(id, info.group, 0, info.len);
-            content.err().map(|error| format!("block {id} cannot be read at the end: {error}"))
+            let failure = fails(id, info)?;
+            // Since the state was read, it may have been moved, or merged into another by the compactor.
+            match query::block(&*store, id).ok()?.filter(|block| block.refs > 0)?.info {
+                now if now == info => Some(failure),
+                now => fails(id, now),
+            }
         };
         state.blocks.into_iter().filter_map(read).collect::<Vec<String>>()
     };
@@ -92,18 +113,12 @@ fn look_at_tiers(cluster: &Rc<Cluster>, findings: &Findings) {
     }
     let mut last = None;
     let is_empty = cluster.wait_until(COOLED_WITHIN, || {
-        last = tiers(cluster);
+        last = leading_tiers(cluster);
         last.as_ref().is_some_and(|state| state.hot_blocks == 0)
     });
     if !is_empty {
         findings.add(format!("blocks that are not used stay on the hot tier: {last:?}"));
     }
-}
-
-fn tiers(cluster: &Rc<Cluster>) -> Option<TierState> {
-    let leader = cluster.leader()?;
-    let server = cluster.servers.get(leader)?;
-    cluster.on(leader, "tiers", move || server.tier_state().ok()).flatten()
 }
 
 /// Checks that all blocks have all their copies or shards.
@@ -118,9 +133,10 @@ fn look_at_healing(cluster: &Rc<Cluster>, findings: &Findings) {
     }
 }
 
-/// Checks that no block is recorded on a brick that is drained.
+/// Checks that no block is recorded on a brick that is drained or was removed.
 fn look_at_draining(cluster: &Rc<Cluster>, findings: &Findings) {
-    let draining = cluster.bricks.draining();
+    let bricks = |state| cluster.bricks.in_state(state);
+    let draining = [bricks(BrickState::Draining), bricks(BrickState::Gone)].concat();
     if draining.is_empty() {
         return;
     }
@@ -132,6 +148,65 @@ fn look_at_draining(cluster: &Rc<Cluster>, findings: &Findings) {
     if !is_empty {
         findings.add(format!("bricks {draining:?} are not drained: {last:?}"));
     }
+}
+
+/// Checks that all blocks are in copies or in shards, as the volume stores new ones.
+fn look_at_conversion(cluster: &Rc<Cluster>, findings: &Findings) {
+    if cluster.layout().scheme.is_none() {
+        return;
+    }
+    let mut left = None;
+    let is_done = cluster.wait_until(CONVERTED_WITHIN, || {
+        left = in_another_scheme(cluster);
+        left.as_ref().is_some_and(Vec::is_empty)
+    });
+    if !is_done {
+        findings.add(format!("the conversion does not end: {left:?}"));
+    }
+}
+
+/// Some blocks of the cold tier that are not in the volume's scheme. `None` without a leader.
+fn in_another_scheme(cluster: &Rc<Cluster>) -> Option<Vec<(BlockId, BlockGroup)>> {
+    let map = cluster.bricks.newest_map();
+    let shards = map.schemes.get(&GroupId(VOLUME));
+    let is_wanted = |info: &BlockInfo| {
+        let shards = shards.filter(|_| u64::from(info.len) >= cluster.layout().sharded_bytes_min);
+        let wanted = shards.map_or((0, 0), |shards| (usize::from(shards.data), shards.width()));
+        info.group.tier() == Tier::Hot || (info.group.data_shards(), info.group.all_shards()) == wanted
+    };
+    let blocks = used_blocks(cluster)?.into_iter().filter(|(_, info)| !is_wanted(info));
+    Some(blocks.map(|(id, info)| (id, info.group)).take(NAMED_MAX).collect())
+}
+
+/// The blocks in use, by the leader.
+fn used_blocks(cluster: &Rc<Cluster>) -> Option<Vec<(BlockId, BlockInfo)>> {
+    let server = cluster.leading_server()?;
+    let blocks = query::blocks(&server.replica().store().snapshot(), None, usize::MAX).ok()?;
+    Some(blocks.into_iter().filter(|(_, block)| block.refs > 0).map(|(id, block)| (id, block.info)).collect())
+}
+
+/// Rebalances once more, and checks that all blocks are where placement would put them.
+fn look_at_balance(cluster: &Rc<Cluster>, findings: &Findings) {
+    admin::rebalance(cluster);
+    let mut left = None;
+    let is_balanced = cluster.wait_until(BALANCED_WITHIN, || {
+        left = out_of_place(cluster);
+        left.as_ref().is_some_and(Vec::is_empty)
+    });
+    if !is_balanced {
+        findings.add(format!("blocks are not where placement would put them: {left:?}"));
+    }
+}
+
+/// Some blocks that are not where placement would put them. `None` without a leader.
+fn out_of_place(cluster: &Rc<Cluster>) -> Option<Vec<(BlockId, BlockGroup)>> {
+    let leader = cluster.leader()?;
+    let (blocks, bricks) = (used_blocks(cluster)?, cluster.bricks.seen_from(leader));
+    let look = move || {
+        let places = blocks.into_iter().map(|(id, info)| (id, info.group));
+        places.filter(|(id, group)| !bricks.is_balanced(*id, *group)).take(NAMED_MAX).collect()
+    };
+    cluster.on(leader, "balance", look)
 }
 
 fn state(cluster: &Rc<Cluster>) -> Option<State> {
@@ -147,7 +222,8 @@ pub fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
     let server = cluster.leading_server()?;
     let store = server.replica().store().clone();
     let mut left = Vec::new();
-    for (brick, holds) in cluster.bricks.all() {
+    let removed = cluster.bricks.in_state(BrickState::Gone);
+    for (brick, holds) in cluster.bricks.all().filter(|(brick, _)| !removed.contains(brick)) {
         for name in holds.holds().ok()? {
             let id = names::parse(name).0;
             let known = query::block(&*store, id).ok()?;

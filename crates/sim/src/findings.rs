@@ -24,25 +24,39 @@ pub struct Findings {
 /// Where blocks were seen, as often as they are looked at.
 #[derive(Default)]
 pub struct Places {
-    tiers: BTreeMap<BlockId, Tier>,
+    groups: BTreeMap<BlockId, BlockGroup>,
     sharded: BTreeSet<BlockId>,
+    /// Blocks that had all their copies or shards, or were stored anew in another scheme or on another tier.
+    whole: BTreeSet<BlockId>,
     /// Moves to the cold tier.
     pub demoted: usize,
     /// Moves to the hot tier.
     pub promoted: usize,
+    /// Changes between copies and shards on one tier.
+    pub converted: usize,
 }
 
 impl Places {
-    /// A block is in this group.
-    pub fn see(&mut self, id: BlockId, group: &BlockGroup) {
+    /// A block is in this group, or would have so many copies. Returns whether the group must have all its
+    /// copies or shards: it had them once, or the block was stored anew.
+    pub fn see(&mut self, id: BlockId, group: &BlockGroup, copies: usize) -> bool {
         if group.is_sharded() {
             self.sharded.insert(id);
         }
-        match (self.tiers.insert(id, group.tier()), group.tier()) {
+        let before = self.groups.insert(id, *group);
+        match (before.map(|before| before.tier()), group.tier()) {
             (Some(Tier::Hot), Tier::Cold) => self.demoted += 1,
             (Some(Tier::Cold), Tier::Hot) => self.promoted += 1,
             _ => {}
         }
+        let scheme = |group: &BlockGroup| (group.tier(), group.data_shards());
+        let is_anew = before.is_some_and(|before| scheme(&before) != scheme(group));
+        let is_converted = is_anew && before.is_some_and(|before| before.tier() == group.tier());
+        self.converted += usize::from(is_converted);
+        if is_anew || !group.is_short_of(copies) {
+            self.whole.insert(id);
+        }
+        self.whole.contains(&id)
     }
 
     /// Blocks that were seen in shards.

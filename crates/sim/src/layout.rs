@@ -1,14 +1,15 @@
 //! How a world's blocks are on its bricks: in copies or in shards, and with or without a hot tier.
 //!
 //! Half of all worlds have copies on one tier. A quarter is dispersed. A quarter has a hot tier, half of
-//! these over shards. Where there are shards or tiers, everything is short: a block of some hundred bytes is
+//! these over shards. In a third of all of them an administrator converts the volume, adds bricks and removes
+//! some. Where there are shards or tiers, or may be, everything is short: a block of some hundred bytes is
 //! split, a block leaves the hot tier after seconds, and a few blocks fill it.
 
 use crate::scheduler::Machine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use shoal_cluster::map::NextIds;
-use shoal_cluster::{Brick, BrickState, ClusterMap, HotTier, Shards, Volume, VolumeState};
+use shoal_cluster::{Brick, BrickState, ClusterMap, HotTier, Node, Shards, Volume, VolumeState};
 use shoal_meta::TierSettings;
 use shoal_types::{BrickId, GroupId, NodeId, Tier, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,10 @@ pub const INLINE_BYTES: u32 = 8;
 const SHARDED_BYTES_MIN: [u64; 2] = [1, 2 * 8 * WORD_REPEATS];
 /// Capacity of a brick of the hot tier, in bytes: never exhausted, or by a few blocks.
 const HOT_BYTES: [u64; 3] = [1 << 40, 6 << 10, 2 << 10];
+/// The share of worlds with an administrator.
+const MANAGED: f64 = 0.33;
+/// Most bricks that an administrator adds.
+const SPARES_MAX: u16 = 2;
 /// Longest time after which an unused block leaves the hot tier, in seconds.
 const DEMOTE_AFTER_S_MAX: u64 = 5;
 /// Longest time for which a block that was used is left alone, in seconds.
@@ -61,6 +66,11 @@ pub struct Layout {
     pub word_repeats: u64,
     /// The hot tier, if there is one.
     pub hot: Option<Hot>,
+    /// The scheme of shards that an administrator converts the cold tier to, or from; `None`: there is no
+    /// administrator.
+    pub scheme: Option<Shards>,
+    /// Bricks that an administrator may add to the cold tier. They have the last numbers.
+    pub spares: u16,
 }
 
 /// The hot tier of a world.
@@ -89,14 +99,30 @@ impl Layout {
             sharded_bytes_min: 0,
             word_repeats: 1,
             hot: None,
+            scheme: None,
+            spares: 0,
         };
-        match rng.random_range(0..4) {
+        let layout = match rng.random_range(0..4) {
             0 | 1 => copies,
             2 => copies.dispersed(&mut rng),
             _ => {
                 let over_shards = rng.random_bool(0.5);
                 let cold = if over_shards { copies.dispersed(&mut rng) } else { copies };
                 Layout { word_repeats: WORD_REPEATS, hot: Some(Hot::drawn(&mut rng)), ..cold }
+            }
+        };
+        let mut rng = SmallRng::seed_from_u64(seed ^ 0xad31);
+        if rng.random_bool(MANAGED) { layout.managed(&mut rng) } else { layout }
+    }
+
+    /// The layout with an administrator. The number of losses that a block survives is that of both schemes.
+    fn managed(self, rng: &mut SmallRng) -> Layout {
+        let spares = rng.random_range(0..=SPARES_MAX);
+        match self.shards {
+            Some(scheme) => Layout { scheme: Some(scheme), spares, ..self },
+            None => {
+                let dispersed = self.dispersed(rng);
+                Layout { shards: None, scheme: dispersed.shards, spares, ..dispersed }
             }
         }
     }
@@ -113,21 +139,26 @@ impl Layout {
         }
     }
 
-    /// Whether there is more than copies on one tier.
+    /// Whether there is more than copies on one tier, or may be.
     pub fn is_special(&self) -> bool {
-        self.shards.is_some() || self.hot.is_some()
+        self.shards.is_some() || self.hot.is_some() || self.scheme.is_some()
     }
 
-    /// All bricks, numbered from 1.
+    /// The bricks at the beginning, numbered from 1.
     pub fn bricks(&self) -> u16 {
         self.cold_bricks + self.hot.map_or(0, |hot| hot.bricks)
+    }
+
+    /// The bricks with those that may be added.
+    pub fn all_bricks(&self) -> u16 {
+        self.bricks() + self.spares
     }
 
     /// The tier of a brick.
     pub fn tier_of(&self, brick: BrickId) -> Tier {
         match self.hot {
             Some(hot) if hot.is_first && brick.0 <= hot.bricks => Tier::Hot,
-            Some(hot) if !hot.is_first && brick.0 > self.cold_bricks => Tier::Hot,
+            Some(hot) if !hot.is_first && brick.0 > self.cold_bricks && brick.0 <= self.bricks() => Tier::Hot,
             _ => Tier::Cold,
         }
     }
@@ -141,6 +172,10 @@ impl Layout {
     pub fn map(&self, dir: &Path) -> ClusterMap {
         let volume = GroupId(VOLUME);
         let mut map = ClusterMap { epoch: 1, cluster: 1, ..ClusterMap::default() };
+        for number in 1..=self.all_bricks() {
+            let (name, address) = (format!("n{number}"), format!("n{number}:7470"));
+            map.nodes.insert(NodeId(number.into()), Node { name, address, joined: Timestamp::default() });
+        }
         for number in 1..=self.bricks() {
             let (node, path, state) = (NodeId(number.into()), brick_dir(dir, number), BrickState::Active);
             map.bricks.insert(BrickId(number), Brick { node, path, volume, state, replaced: false });

@@ -8,6 +8,7 @@
 //!
 //! **Promises.** Two runs of one seed are identical to the last turn ([`world::Report::digest`]).
 
+pub mod admin;
 pub mod bounds;
 pub mod brick;
 pub mod cluster;

@@ -63,6 +63,8 @@ struct Sum {
     blocks: u64,
     sharded: u64,
     moved: (u64, u64),
+    converted: u64,
+    changed_bricks: (u64, u64),
 }
 
 fn main() -> ExitCode {
@@ -110,8 +112,8 @@ fn main() -> ExitCode {
         sum.leads, sum.died, sum.ended, sum.lost_calls, sum.snapshots, sum.changes, sum.blocks,
     );
     println!(
-        "{} blocks in shards; {} moves to the cold tier, {} to the hot one",
-        sum.sharded, sum.moved.0, sum.moved.1
+        "{} blocks in shards; {} moves to the cold tier, {} to the hot one; {} blocks converted; {} bricks added, {} removed",
+        sum.sharded, sum.moved.0, sum.moved.1, sum.converted, sum.changed_bricks.0, sum.changed_bricks.1
     );
     if sum.wrong.is_empty() {
         return ExitCode::SUCCESS;
@@ -150,6 +152,9 @@ fn one(arguments: &Arguments, seed: u64, sum: &Mutex<Sum>) {
     sum.sharded += report.sharded as u64;
     sum.moved.0 += report.moved.0 as u64;
     sum.moved.1 += report.moved.1 as u64;
+    sum.converted += report.converted as u64;
+    sum.changed_bricks.0 += report.changed_bricks.0 as u64;
+    sum.changed_bricks.1 += report.changed_bricks.1 as u64;
     if !report.findings.is_empty() {
         sum.wrong.push(seed);
     }

@@ -34,6 +34,10 @@ pub const MISTAKES: &[&str] = &[
     "count a shard twice",
     "forget the scheme at a change of leader",
     "delete a block before it is in its new place",
+    "delete old copies before the new place is committed",
+    "take a part of a new place for all of it",
+    "give up a copy that is nowhere else",
+    "leave blocks in their old scheme",
     "leave what a dead client stored",
     "keep what a session held",
 ];

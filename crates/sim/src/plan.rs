@@ -37,6 +37,8 @@ const OFTEN: f64 = 0.2;
 const BRICKS_FAIL: f64 = 0.4;
 /// The longest fault of a brick in them, in milliseconds.
 const BRICK_FAULT_MS_MAX: u64 = 6_000;
+/// Most actions of an administrator.
+const ACTIONS_MAX: u32 = 5;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -79,11 +81,14 @@ impl Plan {
         let bricks = layout.bricks();
         let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients, bricks };
         let is_mixed = rng.random_bool(0.4);
-        let faults = match () {
+        let mut faults = match () {
             () if layout.is_special() && draw.rng.random_bool(BRICKS_FAIL) => draw.of_bricks(),
             () if is_mixed => draw.mixed(),
             () => draw.focused(),
         };
+        if layout.scheme.is_some() {
+            draw.administrate(&mut faults);
+        }
         Plan {
             seed,
             faults,
@@ -100,13 +105,20 @@ impl Plan {
         let is_one = |kind: &FaultKind| {
             matches!(kind, FaultKind::BrickAway(_) | FaultKind::BrickSlow(_) | FaultKind::Rot(_))
         };
-        // What does not fit on a hot tier leaves copies there, too.
-        self.settings.layout.hot.is_some() || self.faults.iter().any(|fault| is_one(&fault.kind))
+        // What does not fit on a hot tier leaves copies there, too, and a conversion that is begun again.
+        self.settings.layout.hot.is_some()
+            || self.settings.layout.scheme.is_some()
+            || self.faults.iter().any(|fault| is_one(&fault.kind))
     }
 
     /// Whether wall clocks are set while the world lives.
     pub fn sets_clocks(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::SetClock(..)))
+    }
+
+    /// Whether blocks are moved to where placement would put them.
+    pub fn rebalances(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind == FaultKind::Rebalance)
     }
 
     /// Whether stored copies are damaged or lost.
@@ -119,6 +131,13 @@ impl Plan {
         let fails =
             |kind: &FaultKind| matches!(kind, FaultKind::Disk(_, Trouble::FailsToSync | Trouble::Full));
         self.has_damage() || self.faults.iter().any(|fault| fails(&fault.kind))
+    }
+}
+
+/// With 2+1 on four bricks, of which one is drained and one full, a write rightly fails with ENOSPC.
+fn keep_room(faults: &mut Vec<Fault>) {
+    if faults.iter().any(|fault| matches!(fault.kind, FaultKind::Drain(_))) {
+        faults.retain(|fault| !matches!(fault.kind, FaultKind::BrickFull(_)));
     }
 }
 
@@ -212,11 +231,29 @@ impl Draw {
             let overlaps = matches!(kind, FaultKind::BrickSlow(_));
             faults.push(Fault { overlaps, ..self.fault(for_ms, kind) });
         }
-        // With 2+1 on four bricks, of which one is drained and one full, a write rightly fails with ENOSPC.
-        if faults.iter().any(|fault| matches!(fault.kind, FaultKind::Drain(_))) {
-            faults.retain(|fault| !matches!(fault.kind, FaultKind::BrickFull(_)));
-        }
+        keep_room(&mut faults);
         faults
+    }
+
+    /// Adds what an administrator does meanwhile: mostly a conversion, often another one before the first is
+    /// complete.
+    fn administrate(&mut self, faults: &mut Vec<Fault>) {
+        for _ in 0..self.rng.random_range(1..=ACTIONS_MAX) {
+            let brick = self.brick();
+            let actions = match self.rng.random_range(0..10) {
+                0..=4 => vec![FaultKind::Convert],
+                5 => vec![FaultKind::AddBrick, FaultKind::Rebalance],
+                6 => vec![FaultKind::Rebalance],
+                7 | 8 => vec![FaultKind::Drain(brick), FaultKind::Commit],
+                _ => vec![FaultKind::Detach, FaultKind::Commit],
+            };
+            let mut at = self.rng.random_range(0..=faults.len());
+            for kind in actions {
+                faults.insert(at, Fault { overlaps: true, ..self.fault(1, kind) });
+                at = self.rng.random_range(at + 1..=faults.len());
+            }
+        }
+        keep_room(faults);
     }
 
     /// One combination, several times.

@@ -23,6 +23,7 @@ use crate::plan::Plan;
 use crate::programs::Programs;
 use crate::scheduler::{End, Machine, OBSERVER, Scheduler};
 use crate::trace::{self, Recorded, say};
+use shoal_cluster::BrickState;
 use shoal_runtime::simulator::Simulator;
 use shoal_runtime::time::Duration;
 use shoal_types::SessionId;
@@ -71,6 +72,10 @@ pub struct Report {
     pub sharded: usize,
     /// Moves to the cold tier, and to the hot one, that were seen.
     pub moved: (usize, usize),
+    /// Changes between copies and shards that were seen.
+    pub converted: usize,
+    /// Bricks that were added, and those that were removed.
+    pub changed_bricks: (usize, usize),
     /// Turns that the scheduler gave.
     pub turns: u64,
     /// Messages sent, and lost.
@@ -104,6 +109,7 @@ pub fn run(plan: &Plan, print: bool, level: tracing::Level) -> Report {
     for task in world.spinning() {
         findings.add(format!("{task} polls without waiting"));
     }
+    let map = cluster.bricks.newest_map();
     let mut report = Report {
         digest: world.digest(),
         lasted: Duration::from_nanos(world.time_ns()),
@@ -111,6 +117,11 @@ pub fn run(plan: &Plan, print: bool, level: tracing::Level) -> Report {
         messages: cluster.network.counts(),
         blocks: findings.blocks.get(),
         sharded: findings.places.borrow().sharded(),
+        converted: findings.places.borrow().converted,
+        changed_bricks: (
+            map.bricks.len() - usize::from(cluster.layout().bricks()),
+            cluster.bricks.in_state(BrickState::Gone).len(),
+        ),
         moved: (findings.places.borrow().demoted, findings.places.borrow().promoted),
         ..Report::default()
     };

@@ -39,6 +39,8 @@ struct Rare {
     blocks: usize,
     sharded: usize,
     moved: (usize, usize),
+    converted: usize,
+    bricks_removed: usize,
     worlds: usize,
     unchecked: usize,
 }
@@ -53,6 +55,8 @@ impl Rare {
         self.blocks += report.blocks;
         self.sharded += report.sharded;
         self.moved = (self.moved.0 + report.moved.0, self.moved.1 + report.moved.1);
+        self.converted += report.converted;
+        self.bricks_removed += report.changed_bricks.1;
         self.worlds += 1;
         self.unchecked += usize::from(report.unchecked);
     }
@@ -62,6 +66,7 @@ impl Rare {
         assert!(sessions_ended > 0 && clients_died > 0 && calls_lost > 0, "{self:?}");
         assert!(states_fetched > 0 && changes_of_members > 0 && self.blocks > 0, "{self:?}");
         assert!(self.sharded > 0 && self.moved.0 > 0 && self.moved.1 > 0, "{self:?}");
+        assert!(self.converted > 0 && self.bricks_removed > 0, "{self:?}");
         assert!(self.unchecked * 20 < self.worlds, "{self:?}");
     }
 }

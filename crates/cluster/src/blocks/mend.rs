@@ -6,6 +6,7 @@ use crate::limits::FETCH_WAIT_MAX;
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::Bytes;
+use shoal_runtime::planted::mistake;
 use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Tier};
 use shoal_wire::BlockError;
@@ -44,6 +45,9 @@ impl Inner {
         bad: &[BrickId],
         mut mended: BlockGroup,
     ) -> BlockGroup {
+        if mistake(GIVES_UP_COPIES) && !mended.is_empty() {
+            return mended;
+        }
         for brick in group.bricks().filter(|it| !bad.contains(it) && !placement::is_gone(map, *it)) {
             if mended.len() < rules.replica {
                 mended = mended.with(brick).unwrap_or(mended);
@@ -152,6 +156,9 @@ impl Inner {
         Err(failure.unwrap_or(BlockError::Missing(id)))
     }
 }
+
+/// A planted defect: what cannot be copied to another brick is left out of the group all the same.
+pub(super) const GIVES_UP_COPIES: &str = "give up a copy that is nowhere else";
 
 /// Which copies of a block stay, and where new ones may go.
 struct Plan {

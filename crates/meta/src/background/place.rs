@@ -11,6 +11,7 @@ use crate::limits::HEAL_THREADS;
 use crate::shared::Shared;
 use shoal_namespace::command::Placed;
 use shoal_namespace::{Command, query};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,6 +55,10 @@ pub(super) fn commit(
     // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
     // succeeds, such a copy is made after this moment.
     let than = shared.bricks.moments();
+    if mistake("delete old copies before the new place is committed") {
+        let old = |block: &Placed| (block.id, block.from.without_all(&block.to));
+        drop(shared.bricks.discard(&blocks.iter().map(old).collect::<Vec<_>>()));
+    }
     shared.propose_in(term, &command(blocks.clone()))?;
     let mut excess = Vec::new();
     for block in blocks {

@@ -1,7 +1,7 @@
 //! The settings of a volume's tiers, how often cold blocks are read, and the mover's progress.
 
 use super::pace::Pace;
-use crate::limits::{HEAT_BLOCKS_MAX, HEAT_WINDOW_S};
+use crate::limits::{DETACH_QUIET_S, HEAT_BLOCKS_MAX, HEAT_WINDOW_S};
 use serde::{Deserialize, Serialize};
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
@@ -59,6 +59,13 @@ pub struct TierState {
     pub room: Option<Statfs>,
     /// For how many seconds a hot tier that is being detached has had no block.
     pub empty_s: u64,
+}
+
+impl TierState {
+    /// Whether a hot tier that is being detached can be removed.
+    pub fn can_be_removed(&self) -> bool {
+        self.hot_blocks == 0 && self.empty_s >= DETACH_QUIET_S
+    }
 }
 
 /// Counts of recent reads of cold blocks.

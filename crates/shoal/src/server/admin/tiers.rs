@@ -6,9 +6,10 @@ use super::names;
 use crate::admin::{
     AdminAnswer, BrickName, PinReport, PinStep, PinnedPath, PlannedMove, TierPlanReport, TierReport, TierStep,
 };
-use crate::limits::{DETACH_QUIET_S, TOP_PATHS_MAX};
+use crate::limits::TOP_PATHS_MAX;
 use crate::show;
 use shoal_cluster::{Command, HotTier, Shards, options};
+use shoal_meta::limits::DETACH_QUIET_S;
 use shoal_meta::{Move, Reason, TierState};
 use shoal_types::{GroupId, InodeId, Tier};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +48,7 @@ impl ServerContext {
                 if !tier.detaching {
                     return Err("the hot tier is in use; `detach start` has to come first".into());
                 }
-                if !can_be_removed(tier, &state) {
+                if !state.can_be_removed() {
                     return Err(format!(
                         "the hot tier has {} blocks, and has been empty for {} s; it can be removed when it was empty for \
                          {DETACH_QUIET_S} s, as mounts may not know yet that it is being detached: `detach status` shows that",
@@ -129,7 +130,7 @@ impl ServerContext {
             shards: tier.shards.map(|shards| (shards.data, shards.parity)),
             bricks: map.bricks_in(volume, Tier::Hot).map(|(_, brick)| names::called(&map, brick)).collect(),
             detaching: tier.detaching,
-            can_be_removed: can_be_removed(tier, &state),
+            can_be_removed: tier.detaching && state.can_be_removed(),
             paused: map.option(volume, options::TIER_PAUSE).as_deref() == Some("on"),
             hot_blocks: state.hot_blocks,
             room_bytes: state.room.map(|room| (room.total_bytes, room.free_bytes)),
@@ -175,10 +176,6 @@ impl ServerContext {
             }
         }
     }
-}
-
-fn can_be_removed(tier: &HotTier, state: &TierState) -> bool {
-    tier.detaching && state.hot_blocks == 0 && state.empty_s >= DETACH_QUIET_S
 }
 
 fn pinned_to(tier: Tier) -> &'static str {

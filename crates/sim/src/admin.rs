@@ -1,0 +1,127 @@
+//! The administrator of a world: changes of the cluster map, as the commands of `shoal volume` make them.
+//!
+//! **Model.** A volume is converted from copies to shards and back, bricks are added, drained and removed,
+//! and a hot tier is detached. Servers know of a change at once, and clients some seconds later. What is to
+//! be removed must be empty first: the administrator polls until it is, and the world goes on meanwhile. A
+//! brick that was removed answers no request any more.
+
+use crate::cluster::{Cluster, leading_tiers};
+use crate::layout::VOLUME;
+use shoal_cluster::{BrickState, Command};
+use shoal_meta::Server;
+use shoal_runtime::thread::sleep;
+use shoal_runtime::time::Duration;
+use shoal_types::{BrickId, GroupId};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What does not become empty within this is not removed.
+const EMPTY_WITHIN: Duration = Duration::from_secs(40);
+/// How often an administrator looks whether it is empty.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Longest time between an answer to an administrator and the command that follows, in microseconds.
+const COMMAND_US_MAX: u64 = 1_000_000;
+
+const OF_WORLD: GroupId = GroupId(VOLUME);
+
+/// Stores what is in copies in shards from now on, or the reverse.
+pub fn convert(cluster: &Rc<Cluster>) {
+    let Some(scheme) = cluster.layout().scheme else { return };
+    let is_sharded = cluster.bricks.newest_map().schemes.contains_key(&OF_WORLD);
+    let shards = (!is_sharded).then_some(scheme);
+    let replica = cluster.layout().replica;
+    change_map(cluster, &Command::Convert { volume: OF_WORLD, replica, shards, force: true });
+}
+
+/// Adds a brick, as long as there is another.
+pub fn add_brick(cluster: &Rc<Cluster>) {
+    if let Some(place) = cluster.bricks.next_place() {
+        change_map(cluster, &Command::AddBricks { volume: OF_WORLD, bricks: vec![place] });
+    }
+}
+
+/// Moves blocks to where placement would put them today.
+pub fn rebalance(cluster: &Rc<Cluster>) {
+    if cluster.bricks.change(&Command::Rebalance { volume: OF_WORLD }) {
+        tell(cluster, |server| server.rebalance());
+    }
+}
+
+/// Drains a brick, unless its tier would have too few others.
+pub fn drain(cluster: &Rc<Cluster>, brick: u16) {
+    change_map(cluster, &Command::Drain { volume: OF_WORLD, bricks: vec![BrickId(brick)] });
+}
+
+/// Begins to empty the hot tier, if there is one.
+pub fn detach(cluster: &Rc<Cluster>) {
+    change_map(cluster, &Command::DetachTier { volume: OF_WORLD, start: true });
+}
+
+/// Removes the bricks that are being drained, and the hot tier that is being detached, as soon as they are
+/// empty.
+pub fn commit(cluster: &Rc<Cluster>) {
+    let end = cluster.world.time_ns() + EMPTY_WITHIN.as_nanos() as u64;
+    while remove_what_is_empty(cluster) == Some(true) || cluster.leading_server().is_none() {
+        if cluster.world.time_ns() > end {
+            return;
+        }
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// Returns whether something is left to be removed. `None`: no server leads.
+fn remove_what_is_empty(cluster: &Rc<Cluster>) -> Option<bool> {
+    let mut is_left = remove_empty_bricks(cluster)?;
+    if cluster.bricks.newest_map().tiers.get(&OF_WORLD).is_some_and(|tier| tier.detaching) {
+        let can_be_removed = leading_tiers(cluster)?.can_be_removed();
+        if can_be_removed {
+            take_time(cluster);
+            change_map(cluster, &Command::RemoveTier { volume: OF_WORLD });
+        }
+        is_left |= !can_be_removed;
+    }
+    Some(is_left)
+}
+
+fn remove_empty_bricks(cluster: &Rc<Cluster>) -> Option<bool> {
+    let draining = cluster.bricks.in_state(BrickState::Draining);
+    if draining.is_empty() {
+        return Some(false);
+    }
+    let is_quiet = |brick: &BrickId| cluster.bricks.is_quiet(*brick);
+    let (quiet, mut left): (Vec<BrickId>, Vec<BrickId>) = draining.into_iter().partition(is_quiet);
+    let used = cluster.leading_server()?.brick_use().ok()?;
+    let (used, empty): (Vec<BrickId>, Vec<BrickId>) =
+        quiet.into_iter().partition(|brick| used.contains_key(brick));
+    left.extend(used);
+    if !empty.is_empty() {
+        take_time(cluster);
+        change_map(cluster, &Command::Lose { volume: OF_WORLD, bricks: empty });
+    }
+    Some(!left.is_empty())
+}
+
+/// An administrator's command takes some time to be decided.
+fn take_time(cluster: &Rc<Cluster>) {
+    sleep(Duration::from_micros(cluster.world.below(COMMAND_US_MAX)));
+}
+
+/// Changes the map, unless production refuses that, and has all servers carry it out.
+fn change_map(cluster: &Rc<Cluster>, command: &Command) {
+    if !cluster.bricks.change(command) {
+        return;
+    }
+    let settings = cluster.bricks.tier_settings();
+    tell(cluster, move |server| {
+        server.set_tiers(settings);
+        server.placement_changed();
+    });
+}
+
+fn tell(cluster: &Rc<Cluster>, what: impl Fn(&Server) + Clone + 'static) {
+    for node in cluster.nodes() {
+        let Some(server): Option<Arc<Server>> = cluster.servers.get(node) else { continue };
+        let what = what.clone();
+        cluster.world.start(node, Duration::ZERO, "map", Box::new(move || what(&server)));
+    }
+}
