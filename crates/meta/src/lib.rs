@@ -89,6 +89,7 @@ mod space;
 mod storage;
 mod tasks;
 
+pub use background::heal::healing_order;
 pub use background::pins::PinState;
 pub use background::tier::{Move, Reason};
 pub use digest::digest;

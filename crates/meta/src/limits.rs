@@ -251,6 +251,9 @@ pub const HOT_COUNT_MAX: u64 = 1 << 20;
 pub const HEAL_READ_PAGE: usize = 1024;
 /// Blocks to be healed that are remembered at a time, of each rank of urgency; 16 bytes each, so 4 MiB.
 pub const HEAL_FOUND_MAX: usize = 1 << 18;
+/// Groups of which a walk over all blocks remembers how endangered they are; about 64 bytes each, so 4 MiB.
+/// Blocks in shards on many bricks have nearly as many groups as there are blocks.
+pub const HEAL_GROUPS_MAX: usize = 1 << 16;
 /// Blocks that lack copies or shards are healed in the order of the losses that they still survive, as long
 /// as these are fewer than this; the others follow in no order. Schemes in use survive up to four losses.
 pub const HEAL_RANKS: usize = 5;

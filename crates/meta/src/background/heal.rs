@@ -18,15 +18,15 @@
 
 use super::heal_queue::{HealQueue, Priority};
 use super::{Trouble, place};
-use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE};
+use crate::limits::{HEAL_FOUND_MAX, HEAL_GROUPS_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
 use crate::tasks::HealTask;
 use shoal_namespace::command::Placed;
-use shoal_namespace::kv::KvStore;
-use shoal_namespace::{Command, query};
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::{Command, TreeError, query};
 use shoal_runtime::planted::mistake;
 use shoal_types::{BlockGroup, BlockId, BlockInfo};
-use shoal_wire::BlockError;
+use shoal_wire::{BlockError, VolumeBlocks};
 use std::collections::HashMap;
 
 /// Runs until stopped.
@@ -47,49 +47,92 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Returns whether it has reached the end.
 fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
-    let mut queue = HealQueue::new(HEAL_FOUND_MAX);
-    find(shared, task, &mut queue, None, Priority::misplaced())?;
-    while let Some(batch) = queue.next() {
-        for page in batch.blocks.chunks(HEAL_PAGE) {
-            if shared.heal.is_over() || shared.heal.should_restart() {
-                return Ok(false);
-            }
-            heal(shared, task, page)?;
+    let search = |queue: &mut HealQueue, after, least| {
+        let found = |blocks| {
+            shared.heal.note(|status| status.total_blocks += blocks);
+            !shared.heal.is_over()
+        };
+        Ok(find(&shared.store.snapshot(), &*shared.bricks, task, queue, (after, least), found)?)
+    };
+    let is_complete = in_order(search, |page| {
+        if shared.heal.is_over() || shared.heal.should_restart() {
+            return Ok(false);
         }
-        if batch.cut.is_some() {
-            find(shared, task, &mut queue, batch.cut, batch.priority)?;
-        }
-    }
-    Ok(!shared.heal.is_over())
+        heal(shared, task, page).map(|()| true)
+    })?;
+    Ok(is_complete && !shared.heal.is_over())
 }
 
-/// Finds the blocks behind `after` that have to be healed and are at least as urgent as `least`.
+/// Calls `each` with the blocks that a survey would heal now, the most endangered first. Nothing is healed:
+/// this is for measuring.
+pub fn healing_order(
+    store: &impl KvStore,
+    bricks: &dyn VolumeBlocks,
+    mut each: impl FnMut(&[BlockId]),
+) -> Result<(), TreeError> {
+    let search = |queue: &mut HealQueue, after, least| {
+        find(&store.snapshot(), bricks, HealTask::Survey, queue, (after, least), |_| true)
+    };
+    in_order(search, |page| {
+        each(page);
+        Ok(true)
+    })
+    .map(drop)
+}
+
+/// Searches for blocks, and heals them a page at a time, in the order of their priorities. Returns whether
+/// all were healed: `heal` answers whether to go on.
+fn in_order<E>(
+    search: impl Fn(&mut HealQueue, Option<BlockId>, Priority) -> Result<(), E>,
+    mut heal: impl FnMut(&[BlockId]) -> Result<bool, E>,
+) -> Result<bool, E> {
+    let mut queue = HealQueue::new(HEAL_FOUND_MAX);
+    search(&mut queue, None, Priority::misplaced())?;
+    while let Some(batch) = queue.next() {
+        for page in batch.blocks.chunks(HEAL_PAGE) {
+            if !heal(page)? {
+                return Ok(false);
+            }
+        }
+        if batch.cut.is_some() {
+            search(&mut queue, batch.cut, batch.priority)?;
+        }
+    }
+    Ok(true)
+}
+
+/// Finds the blocks behind one that have to be healed and are at least as urgent as `least`. `found` is told
+/// how many of a page were added to the queue, and answers whether to go on. A search that continues ends
+/// where the queue has no room for the blocks that it is about.
 fn find(
-    shared: &Shared,
+    state: &impl KvRead,
+    bricks: &dyn VolumeBlocks,
     task: HealTask,
     queue: &mut HealQueue,
-    mut after: Option<BlockId>,
-    least: Priority,
-) -> Result<(), Trouble> {
-    let state = shared.store.snapshot();
-    let bricks = &shared.bricks;
+    (mut after, least): (Option<BlockId>, Priority),
+    found: impl Fn(u64) -> bool,
+) -> Result<(), TreeError> {
+    let continues = after.is_some();
     let mut lacking = HashMap::<BlockGroup, Option<Priority>>::new();
     loop {
+        if lacking.len() > HEAL_GROUPS_MAX {
+            lacking.clear();
+        }
         let page: Vec<(BlockId, BlockInfo, bool)> = match task {
-            HealTask::Copies => query::degraded(&state, after, HEAL_READ_PAGE)?
+            HealTask::Copies => query::degraded(state, after, HEAL_READ_PAGE)?
                 .into_iter()
                 .map(|(id, info)| (id, info, true))
                 .collect(),
-            _ => query::blocks(&state, after, HEAL_READ_PAGE)?
+            _ => query::blocks(state, after, HEAL_READ_PAGE)?
                 .into_iter()
                 .map(|(id, block)| (id, block.info, block.refs > 0))
                 .collect(),
         };
         after = page.last().map(|(id, _, _)| *id);
-        if after.is_none() || shared.heal.is_over() {
+        if after.is_none() {
             return Ok(());
         }
-        let mut found = 0;
+        let mut added = 0;
         for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
             let rank = || {
                 let is_whole = bricks.is_whole(info.group);
@@ -105,11 +148,13 @@ fn find(
             let priority = rank.unwrap_or(Priority::misplaced());
             if !is_fine && priority <= least {
                 // What has become more urgent since the last walk belongs to the priority that is filled now.
-                found +=
+                added +=
                     u64::from(queue.add(if least < Priority::misplaced() { least } else { priority }, id));
             }
         }
-        shared.heal.note(|status| status.total_blocks += found);
+        if !found(added) || (continues && queue.is_cut(least)) {
+            return Ok(());
+        }
     }
 }
 

@@ -71,6 +71,11 @@ impl HealQueue {
         true
     }
 
+    /// Whether a block of this priority found no room since its blocks were taken out.
+    pub(super) fn is_cut(&self, priority: Priority) -> bool {
+        self.priorities.get(priority.0).is_some_and(|found| found.cut.is_some())
+    }
+
     /// Takes out the blocks of the most urgent priority that has any.
     pub(super) fn next(&mut self) -> Option<Batch> {
         let index = self.priorities.iter().position(|found| !found.blocks.is_empty())?;
@@ -119,6 +124,7 @@ mod tests {
     fn full_class_says_where_its_rest_begins_and_leaves_room_to_the_others() {
         let mut queue = HealQueue::new(2);
         for seq in [1, 2, 4, 7] {
+            assert_eq!(queue.is_cut(Priority::lacking(Some(1))), seq > 4);
             assert_eq!(queue.add(Priority::lacking(Some(1)), id(seq)), seq < 4);
         }
         assert!(queue.add(Priority::lacking(Some(0)), id(9)), "another priority is not full");
