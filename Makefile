@@ -188,9 +188,9 @@ sim: ## Whole clusters in one process, each from a seed, with faults and checks 
 	"$(CARGO_TARGET_DIR)/release/shoal-sim" --seed $(or $(SEED),1) --seeds $(or $(SEEDS),100) --jobs 2 --quiet
 
 .PHONY: bench
-bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack small" picks some; not in it: several, path, space, coding; store, million, tier: with FILES=n)
+bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack small" picks some; not in it: several, path, space, coding; store, million, healing, schemes, tier: with FILES=n; tier: with BRICKS=28)
 	@scripts/setup bench
-	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(FILES),--files $(FILES)) $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
+	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(FILES),--files $(FILES)) $(if $(BRICKS),--bricks $(BRICKS)) $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
 
 .PHONY: bench-cluster
 bench-cluster: build ## Measure three servers on this machine, write docs/BENCHMARKS-CLUSTER.md (BENCH="unpack" picks some)

@@ -137,14 +137,37 @@ pub const PATH_READS: u64 = 500;
 /// Blocks of 4 MiB that they are spread over.
 pub const PATH_BLOCKS: u64 = 64;
 
+/// Size of a small file that is a block of its own, in the benchmarks `tier` and `schemes`, in bytes.
+pub const SMALL_BLOCK_BYTES: usize = 64 << 10;
+/// Threads that write and read such files.
+pub const SMALL_THREADS: usize = 8;
+
+/// Blocks of the benchmark `healing`, by default: 20 TB in blocks of 4 MiB.
+pub const HEALING_BLOCKS: usize = 5_000_000;
+/// Data and parity shards of each.
+pub const HEALING_SCHEME: (u8, u8) = (8, 4);
+/// Nodes there: each has a shard of every block ...
+pub const HEALING_NODES: u16 = 12;
+/// ... on one of its bricks.
+pub const HEALING_BRICKS_PER_NODE: u16 = 2;
+/// Records that are written to the store at a time.
+pub const HEALING_BATCH_BLOCKS: usize = 10_000;
+
+/// Servers of the benchmark `schemes`.
+pub const SCHEMES_NODES: usize = 4;
+/// Bricks of each volume there: as many as a block of 8 + 4 has shards.
+pub const SCHEMES_BRICKS: usize = 12;
+/// Length of the large file there, in bytes.
+pub const SCHEMES_BYTES: u64 = 1 << 30;
+/// Length of the records in which it is written and read, in bytes.
+pub const SCHEMES_RECORD_BYTES: u64 = 1 << 20;
+/// Small files there, by default.
+pub const SCHEMES_FILES: usize = 4_000;
+
 /// Servers of the benchmark `tier`, each with a hot and a cold disk.
 pub const TIER_NODES: usize = 4;
 /// Files of the benchmark `tier`, by default.
 pub const TIER_FILES: usize = 4_000;
-/// Their size, in bytes.
-pub const TIER_FILE_BYTES: usize = 64 << 10;
-/// Threads that write and read them.
-pub const TIER_THREADS: usize = 8;
 /// Size of each disk in memory, in bytes.
 pub const TIER_HOT_BYTES: u64 = 2 << 30;
 /// Size of each slow disk, in bytes: a sparse file.

@@ -13,7 +13,9 @@
 
 mod coding;
 mod database;
+mod files;
 mod fio;
+mod healing;
 mod input;
 mod limits;
 mod measure;
@@ -23,6 +25,7 @@ mod nodes;
 mod path;
 mod random;
 mod report;
+mod schemes;
 mod several;
 mod side;
 mod small;
@@ -58,9 +61,13 @@ struct Arguments {
     /// Measure a cluster of so many servers on this machine, each block on all of them
     #[arg(long, default_value_t = 0, value_name = "N")]
     nodes: usize,
-    /// Create so many files, in the benchmarks `million`, `store` and `tier`
+    /// Create so many files, or blocks, in the benchmarks `million`, `store`, `healing`, `schemes` and
+    /// `tier`
     #[arg(long, value_name = "N")]
     files: Option<usize>,
+    /// Bricks of the benchmark `tier`: 8 or 28 [default: 8]
+    #[arg(long, value_name = "N")]
+    bricks: Option<usize>,
     /// The store's block cache, in the benchmark `store` [default: a share of memory]
     #[arg(long, value_name = "MIB")]
     cache: Option<usize>,
@@ -71,7 +78,8 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Everything below but `several`, `million`, `store`, `coding`, `path`, `tier` and `space`
+    /// Everything below but `several`, `million`, `store`, `coding`, `path`, `healing`, `schemes`, `tier` and
+    /// `space`
     All,
     /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
     Unpack,
@@ -95,6 +103,10 @@ enum What {
     Coding,
     /// Random reads, one hop further from the disk each time: time and processor time of each
     Path,
+    /// What must be healed of 5 million blocks in shards, and in which order
+    Healing,
+    /// Copies and shards beside a plain directory: a large file, and small ones
+    Schemes,
     /// A hot tier in memory before slow disks: small files hot, cold, and while other files move
     Tier,
     /// The space that a tree takes as three copies and as 8 + 4 shards
@@ -119,6 +131,7 @@ fn main() -> anyhow::Result<()> {
 
     let mut bench = Bench::new(&shoal, &dir, runs, arguments.nodes)?;
     bench.files = arguments.files;
+    bench.bricks = arguments.bricks;
     bench.cache_bytes = arguments.cache.map(|mib| mib << 20);
     let all = arguments.what.contains(&What::All);
     let asked = |what: What| {
@@ -131,6 +144,8 @@ fn main() -> anyhow::Result<()> {
                         | What::Store
                         | What::Coding
                         | What::Path
+                        | What::Healing
+                        | What::Schemes
                         | What::Tier
                         | What::Space
                 ))
@@ -147,6 +162,8 @@ fn main() -> anyhow::Result<()> {
         (What::Store, store::run),
         (What::Coding, coding::run),
         (What::Path, path::run),
+        (What::Healing, healing::run),
+        (What::Schemes, schemes::run),
         (What::Tier, tier::run),
         (What::Space, space::run),
     ] {

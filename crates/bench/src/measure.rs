@@ -12,6 +12,8 @@ pub struct Bench {
     pub dir: PathBuf,
     /// Files to create, if not the benchmark's default.
     pub files: Option<usize>,
+    /// Bricks, if not the benchmark's default.
+    pub bricks: Option<usize>,
     /// Bytes of the store's block cache, if not the default.
     pub cache_bytes: Option<usize>,
     /// Runs of each measurement on each side.
@@ -59,6 +61,7 @@ impl Bench {
             program,
             dir,
             files: None,
+            bricks: None,
             cache_bytes: None,
             runs,
             nodes,

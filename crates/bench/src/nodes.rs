@@ -83,6 +83,20 @@ pub fn found(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Creates and starts a volume with bricks at these places. All servers are on one machine, so what survives
+/// the death of one does not matter.
+pub fn create_volume(
+    program: &Path,
+    top: &Path,
+    (name, scheme): (&str, &str),
+    bricks: &[String],
+) -> anyhow::Result<()> {
+    let mut create = shoal(program, top, 1);
+    create.args(["volume", "create", name]).args(scheme.split(' ')).args(bricks);
+    quietly(create.arg("force"))?;
+    quietly(shoal(program, top, 1).args(["volume", "start", name]))
+}
+
 fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     found(program, top, nodes)?;
     let mut create = shoal(program, top, 1);

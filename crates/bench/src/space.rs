@@ -34,13 +34,9 @@ fn measure(program: &Path, top: &Path) -> anyhow::Result<Vec<String>> {
         ("shards0", "disperse 12 redundancy 4", "locks=local,inline-limit=0"),
     ] {
         let path = |brick: usize| top.join(format!("{name}-{brick}"));
-        let mut create = nodes::shoal(program, top, 1);
-        create.args(["volume", "create", name]).args(scheme.split(' '));
-        for brick in 0..SPACE_BRICKS {
-            create.arg(format!("n{}:{}", brick % SPACE_NODES + 1, path(brick).display()));
-        }
-        quietly(create.arg("force"))?;
-        quietly(nodes::shoal(program, top, 1).args(["volume", "start", name]))?;
+        let place = |brick: usize| format!("n{}:{}", brick % SPACE_NODES + 1, path(brick).display());
+        let bricks: Vec<String> = (0..SPACE_BRICKS).map(place).collect();
+        nodes::create_volume(program, top, (name, scheme), &bricks)?;
         let mount = top.join("mnt");
         nodes::mount_volume(program, top, (SPACE_NODES, name), &mount, options)?;
         let copied = bash(&mount, &format!("cp -a {SPACE_TREE} . && sync -f ."))

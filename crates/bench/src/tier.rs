@@ -6,34 +6,42 @@
 //! files go to a volume without a tier, on disks like the hot ones, and to one without a tier on the cold
 //! disks.
 //!
+//! **Sizes.** By default there are 8 bricks: a hot and a cold one on each server, for 3 + 1 shards. With
+//! `--bricks 28` each server has six cold ones, each on a disk of its own, for twice 8 + 4 shards.
+//!
 //! **Assumes** that files are blocks: mounts keep no content in the metadata (`inline-limit=0`), since small
 //! files that are in the metadata have no tier. The metadata is on the disk of the working directory.
 
+use crate::files::Files;
 use crate::limits::{
-    TIER_COLD_BYTES, TIER_COLD_SPEED, TIER_FILE_BYTES, TIER_FILES, TIER_HOT_BYTES, TIER_MOVE_WAIT_MAX,
-    TIER_NODES, TIER_THREADS,
+    SMALL_BLOCK_BYTES, SMALL_THREADS, TIER_COLD_BYTES, TIER_COLD_SPEED, TIER_FILES, TIER_HOT_BYTES,
+    TIER_MOVE_WAIT_MAX, TIER_NODES,
 };
 use crate::measure::Bench;
 use crate::nodes;
 use crate::throttle::{MemoryDisk, SlowDisk};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use serde_json::Value;
-use shoal_suites::limits::FILES_PER_DIR;
 use shoal_suites::programs::{bash, quietly};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
-    let files = bench.files.unwrap_or(TIER_FILES).next_multiple_of(TIER_THREADS);
+    let files = bench.files.unwrap_or(TIER_FILES).next_multiple_of(SMALL_THREADS);
     let machines = Machines::new(bench)?;
+    let scheme = machines.scheme;
     let mut table = vec![
-        format!("{files} files of {} KiB, {TIER_THREADS} threads, files per second:", TIER_FILE_BYTES >> 10),
         format!(
-            "cold disks of {} requests and {} MiB a second{}",
+            "{files} files of {} KiB, {SMALL_THREADS} threads, files per second:",
+            SMALL_BLOCK_BYTES >> 10
+        ),
+        format!(
+            "{} cold disks of {} requests and {} MiB a second{}",
+            machines.cold.len(),
             TIER_COLD_SPEED.requests,
             TIER_COLD_SPEED.bytes >> 20,
             machines.limited
@@ -47,11 +55,11 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let fast = machines.volume("fast", "replica 2", "fast")?;
     note(format!("no tier, on disks in memory, replica 2: {}", fast.both(files)?));
     drop(fast);
-    let slow = machines.volume("slow", "disperse 4 redundancy 1", "slow")?;
-    note(format!("no tier, on the cold disks, disperse 4 redundancy 1: {}", slow.both(files)?));
+    let slow = machines.volume("slow", scheme, "slow")?;
+    note(format!("no tier, on the cold disks, {scheme}: {}", slow.both(files)?));
     drop(slow);
 
-    let tiered = machines.volume("tiered", "disperse 4 redundancy 1", "cold")?;
+    let tiered = machines.volume("tiered", scheme, "cold")?;
     tiered.attach("hot")?;
     let first = tiered.write("first", files)?;
     let read = tiered.read("first", files)?;
@@ -80,28 +88,38 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
 struct Machines {
     program: PathBuf,
     top: PathBuf,
-    /// Only held: they are unmounted at the end, after the servers.
+    /// The disks are unmounted at the end, after the servers.
     _hot: Vec<MemoryDisk>,
-    _cold: Vec<SlowDisk>,
+    cold: Vec<SlowDisk>,
+    /// The scheme of the cold tier.
+    scheme: &'static str,
     /// A remark if the cold disks are as fast as the others.
     limited: &'static str,
 }
 
 impl Machines {
     fn new(bench: &Bench) -> anyhow::Result<Machines> {
+        let (cold_per_node, scheme) = match bench.bricks {
+            None | Some(8) => (1, "disperse 4 redundancy 1"),
+            Some(28) => (6, "disperse 12 redundancy 4"),
+            Some(other) => bail!("{other} bricks: this benchmark knows 8 and 28"),
+        };
         let top = bench.dir.join("tier");
         let _ = fs::remove_dir_all(&top);
         fs::create_dir_all(&top)?;
         let (mut hot, mut cold, mut limited) = (Vec::new(), Vec::new(), "");
         for node in 1..=TIER_NODES {
             hot.push(MemoryDisk::new(&top.join(format!("memory{node}")), TIER_HOT_BYTES)?);
-            let disk = SlowDisk::new(&top.join(format!("disk{node}")), TIER_COLD_BYTES)?;
-            if !disk.limit(Some(TIER_COLD_SPEED))? {
-                limited = " (NOT LIMITED: this kernel has no blkio control group of version 1)";
+            for number in 1..=cold_per_node {
+                let disk = SlowDisk::new(&top.join(format!("disk{node}-{number}")), TIER_COLD_BYTES)?;
+                if !disk.limit(Some(TIER_COLD_SPEED))? {
+                    limited = " (NOT LIMITED: this kernel has no blkio control group of version 1)";
+                }
+                cold.push(disk);
             }
-            cold.push(disk);
         }
-        let machines = Machines { program: bench.program().to_owned(), top, _hot: hot, _cold: cold, limited };
+        let program = bench.program().to_owned();
+        let machines = Machines { program, top, _hot: hot, cold, scheme, limited };
         nodes::found(&machines.program, &machines.top, TIER_NODES)?;
         Ok(machines)
     }
@@ -110,19 +128,20 @@ impl Machines {
         nodes::shoal(&self.program, &self.top, 1)
     }
 
-    /// Bricks of this name, one on each node: in memory, or on the slow disks.
+    /// Bricks of this name: one in the memory of each node, or one on each slow disk.
     fn bricks(&self, name: &str) -> Vec<String> {
-        let disk = if matches!(name, "fast" | "hot") { "memory" } else { "disk" };
-        let brick = |node| format!("n{node}:{}", self.top.join(format!("{disk}{node}/{name}")).display());
-        (1..=TIER_NODES).map(brick).collect()
+        let brick =
+            |node: usize, disk: String| format!("n{node}:{}", self.top.join(disk).join(name).display());
+        let cold_per_node = self.cold.len() / TIER_NODES;
+        let of_node = |node: usize| match name {
+            "fast" | "hot" => vec![brick(node, format!("memory{node}"))],
+            _ => (1..=cold_per_node).map(|number| brick(node, format!("disk{node}-{number}"))).collect(),
+        };
+        (1..=TIER_NODES).flat_map(of_node).collect()
     }
 
     fn volume(&self, name: &'static str, scheme: &str, bricks: &str) -> anyhow::Result<Tiered<'_>> {
-        // Of 3 + 1 shards on four nodes none may be down for writes to go on, which is refused otherwise.
-        let mut create = self.shoal();
-        create.args(["volume", "create", name]).args(scheme.split(' ')).args(self.bricks(bricks));
-        quietly(create.arg("force"))?;
-        quietly(self.shoal().args(["volume", "start", name]))?;
+        nodes::create_volume(&self.program, &self.top, (name, scheme), &self.bricks(bricks))?;
         let volume = Tiered { machines: self, name };
         volume.mount()?;
         Ok(volume)
@@ -211,49 +230,20 @@ impl Tiered<'_> {
         Ok(format!("{written:.0} written, {read:.0} read"))
     }
 
-    /// Runs threads, each with directories of its own; answers the files per second.
-    fn each(
-        &self,
-        set: &str,
-        files: usize,
-        work: impl Fn(&Path) -> anyhow::Result<()> + Sync,
-    ) -> anyhow::Result<f64> {
-        let (top, work) = (self.point().join(set), &work);
-        let begun = Instant::now();
-        thread::scope(|scope| -> anyhow::Result<()> {
-            let one = |thread: usize| {
-                let top = top.join(format!("thread-{thread}"));
-                let path = move |n: usize| top.join(format!("dir-{}/file-{n}", n / FILES_PER_DIR));
-                scope.spawn(move || (0..files / TIER_THREADS).try_for_each(|n| work(&path(n))))
-            };
-            let threads: Vec<_> = (0..TIER_THREADS).map(one).collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))))
-        })?;
-        File::open(self.point())?.sync_all()?;
-        Ok(files as f64 / begun.elapsed().as_secs_f64())
+    fn files(&self, set: &str, count: usize) -> Files {
+        Files { top: self.point().join(set), count, bytes: SMALL_BLOCK_BYTES, threads: SMALL_THREADS }
     }
 
-    fn write(&self, set: &str, files: usize) -> anyhow::Result<f64> {
-        let content = vec![b't'; TIER_FILE_BYTES];
-        self.each(set, files, |path| {
-            if let Some(dir) = path.parent().filter(|dir| !dir.exists()) {
-                fs::create_dir_all(dir)?;
-            }
-            fs::write(path, &content).with_context(|| path.display().to_string())
-        })
+    fn write(&self, set: &str, count: usize) -> anyhow::Result<f64> {
+        self.files(set, count).write()
     }
 
     /// Reads through a new mount. The servers' pages are dropped, too, so the slow disks are read.
-    fn read(&self, set: &str, files: usize) -> anyhow::Result<f64> {
+    fn read(&self, set: &str, count: usize) -> anyhow::Result<f64> {
         self.unmount()?;
         bash(&self.machines.top, "sync; echo 3 > /proc/sys/vm/drop_caches")?;
         self.mount()?;
-        self.each(set, files, |path| {
-            let content = fs::read(path).with_context(|| path.display().to_string())?;
-            if content.len() == TIER_FILE_BYTES { Ok(()) } else { bail!("{} is short", path.display()) }
-        })
+        self.files(set, count).read()
     }
 }
 
