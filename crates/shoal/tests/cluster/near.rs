@@ -86,7 +86,7 @@ fn mount_on_a_node_reads_local_copies_and_fetches_missing_or_damaged_ones() {
     fs::rename(&brick, &aside).expect("moved");
     let copied = sh(&cluster.local(), &format!("cp -r {} {}", aside.display(), brick.display()));
     copied.ok();
-    sh(&brick, "sed -i 's/^id ./id f/' shoal-brick").ok();
+    sh(&brick, "sed -i 's/^id f/id e/;t;s/^id ./id f/' shoal-brick").ok();
     assert!(fs::read(mount.path().join("file")).expect("read") == content);
     assert_eq!(figure(&cluster, &mount, "local_brick_reads_total"), 0);
     mount.unmount();
