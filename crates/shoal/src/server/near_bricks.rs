@@ -157,10 +157,11 @@ impl BlockService for NearBrick {
         }
     }
     fn get_then(&self, id: BlockId, offset: u32, len: u32, done: GetDone) -> Result<(), GetDone> {
-        match self.files() {
-            // The thread that reads a file waits for the disk.
-            Some(_) => Err(done),
-            None => self.remote.get_then(id, offset, len, done),
+        let uses_network = matches!(*self.place.from.lock(), From::Network(until) if until > Instant::now());
+        match uses_network {
+            true => self.remote.get_then(id, offset, len, done),
+            // Looking for the files and reading them wait for the server and the disk.
+            false => Err(done),
         }
     }
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
