@@ -99,13 +99,9 @@ pub fn create_volume(
 
 fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     found(program, top, nodes)?;
-    let mut create = shoal(program, top, 1);
-    create.args(["volume", "create", "bench", "replica", &nodes.to_string()]);
-    for node in 1..=nodes {
-        create.arg(format!("n{node}:{}", top.join(format!("brick{node}")).display()));
-    }
-    quietly(&mut create)?;
-    quietly(shoal(program, top, 1).args(["volume", "start", "bench"]))
+    let brick = |node: usize| format!("n{node}:{}", top.join(format!("brick{node}")).display());
+    let bricks: Vec<String> = (1..=nodes).map(brick).collect();
+    create_volume(program, top, ("bench", &format!("replica {nodes}")), &bricks)
 }
 
 /// Process ids of the servers that run.

@@ -13,6 +13,7 @@ use rand::{Rng, RngCore, SeedableRng};
 use shoal_brick::Brick;
 use shoal_net::remote::{RemoteBrick, serve_brick};
 use shoal_net::{Authority, Handler, Lane, Network, Peer, Replier, Role, Service};
+use shoal_suites::programs::stat_of;
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use shoal_types::{BlockId, BrickId, NodeId, SessionId};
 use shoal_wire::BlockService;
@@ -157,10 +158,8 @@ fn processor_time(processes: &[i32]) -> anyhow::Result<Duration> {
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
     let mut ticks = 0;
     for process in processes {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // The name in parentheses may contain blanks.
-        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-        ticks += fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum::<u64>();
+        let fields = stat_of(*process).with_context(|| format!("process {process} is gone"))?;
+        ticks += fields.iter().skip(11).take(2).flat_map(|field| field.parse::<u64>()).sum::<u64>();
     }
     Ok(Duration::from_secs_f64(ticks as f64 / ticks_per_second))
 }

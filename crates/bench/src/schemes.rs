@@ -15,7 +15,8 @@ use crate::limits::{
 };
 use crate::measure::Bench;
 use crate::nodes;
-use shoal_suites::programs::{bash, quietly};
+use crate::side::drop_caches;
+use shoal_suites::programs::quietly;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +56,7 @@ fn measure(program: &Path, top: &Path, files: usize) -> anyhow::Result<Vec<Strin
     };
     let local = top.join("local");
     fs::create_dir_all(&local)?;
-    note("a plain directory", &figures(&local, files, || drop_caches(top))?);
+    note("a plain directory", &figures(&local, files, drop_caches)?);
     fs::remove_dir_all(&local)?;
     for (name, scheme) in SCHEMES {
         let volume = Mounted::create(program, top, (name, scheme))?;
@@ -87,10 +88,6 @@ fn figures(point: &Path, files: usize, cool: impl Fn() -> anyhow::Result<()>) ->
     let written = files.write()?;
     cool()?;
     Ok(Figures { large, small: (written, files.read()?) })
-}
-
-fn drop_caches(top: &Path) -> anyhow::Result<()> {
-    bash(top, "sync; echo 3 > /proc/sys/vm/drop_caches")
 }
 
 /// A volume that is mounted. Dropping it unmounts it.
@@ -127,7 +124,7 @@ impl<'a> Mounted<'a> {
 
     fn remount(&self) -> anyhow::Result<()> {
         self.unmount()?;
-        drop_caches(self.top)?;
+        drop_caches()?;
         self.mount()
     }
 }

@@ -295,7 +295,8 @@ impl Drop for Side {
     }
 }
 
-fn drop_caches() -> anyhow::Result<()> {
+/// Writes back everything, and drops the kernel's caches.
+pub fn drop_caches() -> anyhow::Result<()> {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::sync() };
     fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches")

@@ -1,5 +1,6 @@
 //! A PostgreSQL server with its data in a directory that is to be tested or measured, and pgbench beside it.
 
+use crate::programs::stat_of;
 use anyhow::{Context, bail};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -166,7 +167,5 @@ fn programs() -> Option<PathBuf> {
 
 /// The parent of a process.
 fn parent_of(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain blanks.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    stat_of(pid)?.get(1)?.parse().ok()
 }

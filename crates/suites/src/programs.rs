@@ -40,6 +40,13 @@ pub fn missing(names: &[&'static str]) -> Vec<&'static str> {
     names.iter().copied().filter(|name| !found(name)).collect()
 }
 
+/// The fields of a process in proc_pid_stat(5), from its state on. `None`: there is no such process.
+pub fn stat_of(process: i32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may contain blanks.
+    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
