@@ -123,13 +123,24 @@ fn look_at_tiers(cluster: &Rc<Cluster>, findings: &Findings) {
 
 /// Checks that all blocks have all their copies or shards.
 fn look_at_healing(cluster: &Rc<Cluster>, findings: &Findings) {
-    let mut short = None;
-    let is_healed = cluster.wait_until(HEALED_WITHIN, || {
-        short = cluster.leading_server().and_then(|server| server.degraded(NAMED_MAX).ok());
-        short.as_ref().is_some_and(Vec::is_empty)
+    let short = || cluster.leading_server().and_then(|server| server.degraded(NAMED_MAX).ok());
+    expect_none(cluster, findings, (HEALED_WITHIN, "blocks stay on too few bricks"), short);
+}
+
+/// Waits until there are none of some blocks. `blocks` answers `None` without a leader.
+fn expect_none<T: std::fmt::Debug>(
+    cluster: &Rc<Cluster>,
+    findings: &Findings,
+    (within, what): (Duration, &str),
+    blocks: impl Fn() -> Option<Vec<T>>,
+) {
+    let mut left = None;
+    let are_none = cluster.wait_until(within, || {
+        left = blocks();
+        left.as_ref().is_some_and(Vec::is_empty)
     });
-    if !is_healed {
-        findings.add(format!("blocks stay on too few bricks: {short:?}"));
+    if !are_none {
+        findings.add(format!("{what}: {left:?}"));
     }
 }
 
@@ -155,14 +166,8 @@ fn look_at_conversion(cluster: &Rc<Cluster>, findings: &Findings) {
     if cluster.layout().scheme.is_none() {
         return;
     }
-    let mut left = None;
-    let is_done = cluster.wait_until(CONVERTED_WITHIN, || {
-        left = in_another_scheme(cluster);
-        left.as_ref().is_some_and(Vec::is_empty)
-    });
-    if !is_done {
-        findings.add(format!("the conversion does not end: {left:?}"));
-    }
+    let limit = (CONVERTED_WITHIN, "the conversion does not end");
+    expect_none(cluster, findings, limit, || in_another_scheme(cluster));
 }
 
 /// Some blocks of the cold tier that are not in the volume's scheme. `None` without a leader.
@@ -188,14 +193,8 @@ fn used_blocks(cluster: &Rc<Cluster>) -> Option<Vec<(BlockId, BlockInfo)>> {
 /// Rebalances once more, and checks that all blocks are where placement would put them.
 fn look_at_balance(cluster: &Rc<Cluster>, findings: &Findings) {
     admin::rebalance(cluster);
-    let mut left = None;
-    let is_balanced = cluster.wait_until(BALANCED_WITHIN, || {
-        left = out_of_place(cluster);
-        left.as_ref().is_some_and(Vec::is_empty)
-    });
-    if !is_balanced {
-        findings.add(format!("blocks are not where placement would put them: {left:?}"));
-    }
+    let limit = (BALANCED_WITHIN, "blocks are not where placement would put them");
+    expect_none(cluster, findings, limit, || out_of_place(cluster));
 }
 
 /// Some blocks that are not where placement would put them. `None` without a leader.
