@@ -69,7 +69,7 @@ impl BlockReader {
             }
             None => (self.read_header(id, &file, &path)?, None),
         };
-        if offset.checked_add(len).is_none_or(|end| end > header.len) {
+        if end > header.len {
             let what = format!("{len} bytes from {offset} on are not within its {}", header.len);
             return Err(BlockError::Invalid { id, what });
         }

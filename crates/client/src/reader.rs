@@ -238,11 +238,10 @@ impl BlockReader {
         match ahead {
             None if is_short => {}
             None => read.retain(|chunk| self.has(*chunk)),
-            Some(ahead) => {
-                let next: Vec<BlockRef> = match ahead {
-                    Ahead::Forward(_) => chunks[last..].to_vec(),
-                    Ahead::Backward(_) => chunks[..first].iter().rev().copied().collect(),
-                    Ahead::Strided(_) => Vec::new(),
+            Some(_) => {
+                let next: Vec<BlockRef> = match before {
+                    0 => chunks[last..].to_vec(),
+                    _ => chunks[..first].iter().rev().copied().collect(),
                 };
                 // The chunks of this read come first.
                 self.order(&read, u64::MAX);

@@ -1,7 +1,7 @@
 //! Since when bricks are being drained: one that was drained just now may still get blocks.
 //!
 //! **Model.** A mount that has an older map stores blocks on such a brick, and has their records committed
-//! later. So a brick without blocks can be taken away only after [`DRAIN_QUIET`]. Otherwise the record of a
+//! later. So a brick without blocks can be removed only after [`DRAIN_QUIET`]. Otherwise the record of a
 //! block would name a brick that is gone, and the block would have fewer copies than a write promises.
 //!
 //! **Assumes** nothing about other processes: each knows since when it has known of the draining itself. One
@@ -27,7 +27,7 @@ impl Draining {
         }
     }
 
-    /// Whether a brick gets no blocks any more, so that it can be taken away if it has none.
+    /// Whether a brick gets no blocks any more, so that it can be removed if it has none.
     pub fn is_quiet(&self, brick: BrickId, now: Instant) -> bool {
         self.0.get(&brick).is_some_and(|since| now.saturating_duration_since(*since) >= DRAIN_QUIET)
     }

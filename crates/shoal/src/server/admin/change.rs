@@ -109,7 +109,7 @@ impl ServerContext {
     fn reset(&self, name: &str, key: Option<String>) -> Result<(), String> {
         let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
-        // What the programs know is no matter of taste.
+        // It follows from the versions of the programs: a reset of all options leaves it alone.
         let all = || it.options.keys().filter(|key| *key != OP_VERSION).cloned().collect();
         let keys = key.map_or_else(all, |key| vec![key]);
         for key in keys {
