@@ -65,6 +65,9 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// Longest wait of a thread for its reply to be submitted. The thread of a queue takes microseconds.
 const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for the next slot that the kernel gives up when the connection has ended. It looks for them
+/// every 50 ms (`FUSE_URING_TEARDOWN_INTERVAL`).
+const GIVEN_UP_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// `user_data` of the read of the event that wakes a queue's thread.
 const WAKE: u64 = u64::MAX;
@@ -213,8 +216,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this slot's. The kernel uses it only while the ring exists, and the queue's
-        // thread gives up its slots after its ring.
+        // SAFETY: the mapping is this slot's, and the kernel has no command about it: the queue's thread keeps
+        // its slots until the kernel has given them up.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }
@@ -279,6 +282,9 @@ impl Queue {
             return Ok(());
         }
         let mut handed = self.handed.lock();
+        if handed.is_over {
+            return Ok(());
+        }
         handed.commits.push(commit);
         handed.count += 1;
         let own = handed.count;
@@ -322,11 +328,15 @@ impl Queue {
         ring.submit().map(drop)
     }
 
-    /// Waits for completions.
-    fn wait(&self, into: &mut Vec<cqueue::Entry>) -> io::Result<()> {
+    /// Waits for completions, for `limit` at most.
+    fn wait(&self, limit: Option<Duration>, into: &mut Vec<cqueue::Entry>) -> io::Result<()> {
         let mut ring = self.ring.lock();
         let Some(ring) = &mut *ring else { return Ok(()) };
-        match ring.submit_and_wait(1) {
+        let waited = match limit.map(types::Timespec::from) {
+            None => ring.submit_and_wait(1),
+            Some(limit) => ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&limit)),
+        };
+        match waited {
             Ok(_) => {}
             Err(why) if matches!(why.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
             Err(why) => return Err(why),
@@ -345,11 +355,16 @@ impl Queue {
         let _ = self.wake();
     }
 
+    /// The kernel has ended all requests: it takes no more replies.
+    fn refuse_replies(&self) {
+        self.handed.lock().is_over = true;
+        self.submitted.notify_all();
+    }
+
     /// The thread has ended.
     fn close(&self) {
         self.ring.lock().take();
-        self.handed.lock().is_over = true;
-        self.submitted.notify_all();
+        self.refuse_replies();
     }
 }
 
@@ -375,10 +390,13 @@ fn possible_processors(list: &str) -> Option<u16> {
 
 impl Prepared {
     fn new(number: u16) -> io::Result<Prepared> {
+        // Not `DEFER_TASKRUN`: when the thread of such a ring has died, its last commands end only when the
+        // ring is closed, and so when the process has died. If the process waits for a lock that is held by
+        // the caller of such a command, neither ends, and aborting the connection does not help.
         let ring = IoUring::builder()
             .setup_r_disabled()
             .setup_single_issuer()
-            .setup_defer_taskrun()
+            .setup_coop_taskrun()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)?;
         Ok(Prepared(Arc::new(Queue {
@@ -415,6 +433,7 @@ impl Prepared {
             extended,
             copied: Vec::new(),
             woken: Box::default(),
+            awaits_wake: false,
         };
         let _closing = Closing(thread.queue.clone());
         thread.run(filesystem)
@@ -441,6 +460,19 @@ struct QueueThread {
     copied: Vec<u8>,
     /// The buffer for reads of the event.
     woken: Box<u64>,
+    /// The kernel has this buffer.
+    awaits_wake: bool,
+}
+
+impl Drop for QueueThread {
+    fn drop(&mut self) {
+        if self.awaits_wake || self.queue.free.load(Ordering::Relaxed) > 0 {
+            // The kernel may still write into this memory, as the ring's last commands end later than it.
+            tracing::warn!(queue = self.queue.number, "memory of a queue stays allocated: it is in use");
+            std::mem::forget(std::mem::take(&mut self.slots));
+            std::mem::forget(std::mem::take(&mut self.woken));
+        }
+    }
 }
 
 impl QueueThread {
@@ -454,18 +486,33 @@ impl QueueThread {
         self.add_slots()?;
         self.wait_for_wake()?;
         let mut taken: Vec<cqueue::Entry> = Vec::with_capacity(COMPLETIONS as usize);
-        loop {
+        let mut has_ended = false;
+        while !has_ended || self.awaits_wake || self.queue.free.load(Ordering::Relaxed) > 0 {
             self.queue.submit_handed()?;
-            self.queue.wait(&mut taken)?;
+            self.queue.wait(has_ended.then_some(GIVEN_UP_WAIT_MAX), &mut taken)?;
             for done in taken.drain(..) {
                 match done.user_data() {
-                    WAKE if self.queue.is_ended.load(Ordering::Acquire) => return Ok(()),
-                    WAKE => self.wait_for_wake()?,
-                    _ if has_ended(&done) => return Ok(()),
+                    WAKE => {
+                        self.awaits_wake = false;
+                        has_ended |= self.queue.is_ended.load(Ordering::Acquire);
+                        if has_ended {
+                            self.queue.refuse_replies();
+                        } else {
+                            self.wait_for_wake()?;
+                        }
+                    }
+                    _ if is_given_up(&done) => {
+                        self.queue.free.fetch_sub(1, Ordering::Relaxed);
+                        if !std::mem::replace(&mut has_ended, true) {
+                            self.queue.refuse_replies();
+                            self.queue.wake()?;
+                        }
+                    }
                     number => self.handle(number as usize, done.result(), filesystem)?,
                 }
             }
         }
+        Ok(())
     }
 
     fn handle(&mut self, number: usize, result: i32, filesystem: &mut impl Filesystem) -> io::Result<()> {
@@ -477,6 +524,10 @@ impl QueueThread {
             // The kernel has given the request up, and the slot with it.
             let why = io::Error::from_raw_os_error(-result);
             tracing::warn!(queue = self.queue.number, slot = number, "the kernel refused a reply: {why}");
+            return Ok(());
+        }
+        if self.queue.is_ended.load(Ordering::Acquire) {
+            // The kernel has ended the request. To handle it could take long.
             return Ok(());
         }
         let slot = self.slots.get(number).cloned().ok_or_else(|| io::Error::other("an unknown slot"))?;
@@ -525,12 +576,13 @@ impl QueueThread {
         let event = types::Fd(self.queue.event.as_raw_fd());
         let into = (&raw mut *self.woken).cast();
         let read = opcode::Read::new(event, into, size_of::<u64>() as u32);
+        self.awaits_wake = true;
         self.queue.submit(&[read.build().user_data(WAKE).into()])
     }
 }
 
-/// The connection has ended: unmounted, or aborted.
-fn has_ended(done: &cqueue::Entry) -> bool {
+/// The kernel has given up the slot, because the connection has ended: unmounted, or aborted.
+fn is_given_up(done: &cqueue::Entry) -> bool {
     matches!(-done.result(), libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV)
 }
 
