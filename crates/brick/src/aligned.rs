@@ -1,25 +1,39 @@
 //! Memory for direct I/O: page-aligned buffers, the larger ones used again.
+//!
+//! All bricks of a process share one pool. It keeps what the process's budget leaves, and nothing for long if
+//! no brick is used.
 
 use crate::limits::{ALIGN_BYTES, BUFFER_KEPT_BYTES_MIN, BUFFERS_KEPT_BYTES_MAX, HEADER_BYTES};
 use parking_lot::Mutex;
+use shoal_runtime::budget::{Budget, Share, Use, of_process};
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 /// Length of the largest buffers: a whole block file.
 const LARGE_BYTES: usize = HEADER_BYTES + BLOCK_BYTES_MAX as usize;
 
 /// Lends buffers. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Pool(Arc<Mutex<Kept>>);
 
 /// Buffers to be used again.
-#[derive(Default)]
 struct Kept {
     all: Vec<Memory>,
-    bytes: usize,
+    memory: Share,
+    /// Whether a buffer was lent since the pool was last asked to release what is idle.
+    is_used: bool,
+}
+
+/// Frees kept buffers if none was used since the last call.
+pub fn release_idle_buffers() {
+    let mut kept = Pool::of_process().0.lock();
+    if !std::mem::take(&mut kept.is_used) {
+        kept.memory.set(0);
+        kept.all = Vec::new();
+    }
 }
 
 /// A buffer of a multiple of [`ALIGN_BYTES`], aligned likewise. Its bytes are initialised, to anything.
@@ -60,6 +74,17 @@ impl Drop for Memory {
 }
 
 impl Pool {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Pool {
+        let memory = budget.share(Use::Buffers);
+        Pool(Arc::new(Mutex::new(Kept { all: Vec::new(), memory, is_used: false })))
+    }
+
+    /// The pool of all bricks of this process.
+    pub(crate) fn of_process() -> &'static Pool {
+        static PROCESS: LazyLock<Pool> = LazyLock::new(|| Pool::new(of_process()));
+        &PROCESS
+    }
+
     /// A buffer of exactly `len` bytes, a multiple of [`ALIGN_BYTES`], up to a whole block file.
     pub fn lend(&self, len: usize) -> Buffer {
         assert!(len > 0 && len.is_multiple_of(ALIGN_BYTES) && len <= LARGE_BYTES, "buffer of {len} bytes");
@@ -81,14 +106,17 @@ fn kept_size(len: usize) -> Option<usize> {
 
 impl Kept {
     fn take(&mut self, size: usize) -> Option<Memory> {
+        self.is_used = true;
         let at = self.all.iter().rposition(|memory| memory.len == size)?;
-        self.bytes -= size;
+        self.memory.set(self.memory.bytes() - size);
         Some(self.all.swap_remove(at))
     }
 
     fn keep(&mut self, memory: Memory) {
-        if kept_size(memory.len) == Some(memory.len) && self.bytes + memory.len <= BUFFERS_KEPT_BYTES_MAX {
-            self.bytes += memory.len;
+        let bytes = self.memory.bytes() + memory.len;
+        let is_kept = kept_size(memory.len) == Some(memory.len);
+        if is_kept && bytes <= BUFFERS_KEPT_BYTES_MAX.min(self.memory.allowed()) {
+            self.memory.set(bytes);
             self.all.push(memory);
         }
     }
@@ -136,7 +164,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_large_ones_are_used_again() {
-        let pool = Pool::default();
+        let pool = Pool::new(&Budget::new(1 << 30));
         let mut first = pool.lend(LARGE_BYTES);
         assert_eq!(first.as_ptr() as usize % ALIGN_BYTES, 0);
         assert_eq!(first.len(), LARGE_BYTES);
@@ -150,7 +178,7 @@ mod tests {
     #[test]
     fn part_of_a_block_takes_a_kept_buffer_of_its_size() {
         const MIB: usize = 1 << 20;
-        let pool = Pool::default();
+        let pool = Pool::new(&Budget::new(1 << 30));
         let part = pool.lend(MIB);
         let address = part.as_ptr();
         drop(part);
@@ -163,11 +191,24 @@ mod tests {
 
     #[test]
     fn no_more_bytes_are_kept_than_the_limit_says() {
-        let pool = Pool::default();
+        let pool = Pool::new(&Budget::new(1 << 30));
         let many = 2 * BUFFERS_KEPT_BYTES_MAX / LARGE_BYTES;
         drop((0..many).map(|_| (pool.lend(LARGE_BYTES), pool.lend(1 << 20))).collect::<Vec<_>>());
         let kept = pool.0.lock();
-        assert!(kept.bytes <= BUFFERS_KEPT_BYTES_MAX && kept.bytes + LARGE_BYTES > BUFFERS_KEPT_BYTES_MAX);
-        assert_eq!(kept.bytes, kept.all.iter().map(|memory| memory.len).sum::<usize>());
+        let bytes = kept.memory.bytes();
+        assert!(bytes <= BUFFERS_KEPT_BYTES_MAX && bytes + LARGE_BYTES > BUFFERS_KEPT_BYTES_MAX);
+        assert_eq!(bytes, kept.all.iter().map(|memory| memory.len).sum::<usize>());
+    }
+
+    #[test]
+    fn no_buffer_is_kept_where_others_need_the_memory() {
+        let budget = Budget::new(4 << 20);
+        let pool = Pool::new(&budget);
+        let writes = budget.count(Use::Writes, 3 << 20);
+        drop((pool.lend(1 << 20), pool.lend(1 << 20)));
+        assert_eq!(budget.used_for(Use::Buffers), 1 << 20);
+        drop(writes);
+        drop((pool.lend(1 << 20), pool.lend(1 << 20)));
+        assert_eq!(budget.used_for(Use::Buffers), 2 << 20);
     }
 }

@@ -43,7 +43,7 @@ impl BlockReader {
 
     pub(crate) fn new(layout: Layout) -> Result<BlockReader, BrickError> {
         let marker = place(&layout.marker()).map_err(BrickError::io(&layout.root))?;
-        let buffers = Pool::default();
+        let buffers = Pool::of_process().clone();
         let probed = Disk::probe(&layout, &mut buffers.lend(ALIGN_BYTES));
         let disk = probed.map_err(BrickError::io(&layout.root))?;
         Ok(BlockReader { layout, disk, buffers, headers: HeaderCache::default(), marker })

@@ -44,6 +44,7 @@ mod retire;
 mod scrub;
 mod share;
 
+pub use aligned::release_idle_buffers;
 pub use brick::Brick;
 pub use error::BrickError;
 pub use get::BlockReader;

@@ -7,6 +7,7 @@ use crate::header::{Header, chunk_count, padded};
 use crate::layout::Run;
 use crate::limits::{CHUNK_BYTES, DIRECTORIES_KNOWN_MAX, HEADER_BYTES};
 use bytes::Bytes;
+use shoal_runtime::budget::{Use, of_process};
 use shoal_types::BlockId;
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use shoal_wire::BlockError;
@@ -32,6 +33,7 @@ impl Brick {
         if available < reserve {
             return Err(BlockError::Full);
         }
+        let _memory = of_process().count(Use::Transfers, HEADER_BYTES + padded(len));
         let (image, header) = self.image(id, len, parts);
         let (path, directory) = (self.blocks.layout.block(id), self.blocks.layout.run(Run::of(id)));
         let file = self.create(id, &path)?;

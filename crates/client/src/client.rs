@@ -7,6 +7,7 @@ use crate::options::Options;
 use crate::session::Session;
 use crate::stats::Stat;
 use crate::transport::Servers;
+use shoal_runtime::budget::Budget;
 use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{Denial, MetaError, MetaService, VolumeBlocks};
 use std::sync::Arc;
@@ -43,6 +44,16 @@ impl Client {
     /// Counters of the client, for administrators and monitoring.
     pub fn stats(&self) -> Vec<Stat> {
         self.mount.stats()
+    }
+
+    /// The budget for all buffers and caches.
+    pub fn memory(&self) -> &Arc<Budget> {
+        self.mount.memory()
+    }
+
+    /// Gives back memory of caches that have not been used for long, or that others need.
+    pub fn release_idle(&self) {
+        self.current().release_idle();
     }
 
     /// Sessions that the servers have ended since the last call, and what was lost with each, in words for

@@ -6,18 +6,20 @@
 use crate::core::Core;
 use crate::groups::Groups;
 use crate::lease::Lease;
+use crate::memory::CoreMemory;
 use crate::shared::MountShared;
 use crate::stats::Counters;
 use crate::tokens::Tokens;
 use crate::transport::Transport;
 use shoal_runtime::sync::{Condvar, Mutex};
-use shoal_types::{Errno, SessionId};
+use shoal_types::{BatchSeq, Errno, SessionId};
 use shoal_wire::{Denial, MetaError};
 use std::sync::Arc;
 
 /// The state that the session's lock protects.
 pub(crate) struct SessionState {
     pub(crate) core: Core,
+    pub(crate) memory: CoreMemory,
     /// The shipping thread waits for work.
     pub(crate) shipper_idle: bool,
     pub(crate) stopping: bool,
@@ -47,6 +49,14 @@ pub(crate) struct Context {
     pub(crate) counters: Counters,
 }
 
+impl SessionState {
+    /// A batch and all before it are durable and applied.
+    pub(crate) fn committed(&mut self, seq: BatchSeq) {
+        self.core.committed(seq);
+        self.memory.count(&self.core);
+    }
+}
+
 impl Context {
     pub(crate) fn new(
         shared: &Arc<MountShared>,
@@ -54,12 +64,15 @@ impl Context {
         core: Core,
         lease: Lease,
     ) -> Arc<Context> {
+        let options = &shared.options;
+        let memory = CoreMemory::new(&options.memory, options.cache_bytes);
         Arc::new(Context {
             shared: shared.clone(),
             id: core.session(),
             transport,
             state: Mutex::new(SessionState {
                 core,
+                memory,
                 shipper_idle: false,
                 stopping: false,
                 interrupted: false,

@@ -37,6 +37,7 @@ impl Client {
             context.id.0,
             core.cache.acked().0
         ));
+        lines.push(self.memory().describe());
         lines.extend(core.rights.describe(DUMP_LINES_MAX));
         drop(state);
         lines.push(format!("locks of programs: {}", session.locks.count()));

@@ -1,7 +1,7 @@
 //! Waits for the journal: until it is durable, or until its window has room.
 
 use crate::context::SessionState;
-use crate::limits::{ABANDONED_CLOSE_WAIT, UNCOMMITTED_BYTES_MAX};
+use crate::limits::ABANDONED_CLOSE_WAIT;
 use crate::ship::Shipper;
 use crate::trace::{Hop, waits};
 use shoal_runtime::planted::mistake;
@@ -10,16 +10,19 @@ use shoal_runtime::time::Instant;
 use shoal_types::{BatchSeq, Errno};
 
 impl Shipper {
-    /// Waits until the window of uncommitted bytes has room.
+    /// Waits until the window of uncommitted bytes has room. Only commits of this session make room, and they
+    /// wait for no memory.
     pub(crate) fn wait_for_window(&self) -> Result<(), Errno> {
-        self.context.state.lock().core.seal();
+        let window = {
+            let core = &mut self.context.state.lock().core;
+            core.seal();
+            core.window_bytes()
+        };
         self.ship_ready();
         let until = self.context.until();
-        let _waits = waits(Hop::Commit, || {
-            format!("room in the window of {} uncommitted bytes", UNCOMMITTED_BYTES_MAX)
-        });
+        let _waits = waits(Hop::Commit, || format!("room in the window of {window} uncommitted bytes"));
         let mut state = self.context.state.lock();
-        while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
+        while state.core.uncommitted_bytes() > window / 2 {
             self.context.wait_for_change(&mut state, until)?;
         }
         Ok(())

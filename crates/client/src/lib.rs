@@ -24,6 +24,7 @@
 //!   [`lease`], requests in flight ([`tokens`]) and the groups of blocks ([`groups`]);
 //! - [`failover`]: finds the leader among the replicas of a metadata group, and resends uncommitted batches
 //!   to it;
+//! - [`memory`]: the session's parts in the process's budget; [`streams`]: how many files are being read;
 //! - [`trace`]: what a call waits for, for the log of slow operations.
 //!
 //! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is
@@ -53,6 +54,7 @@ mod locate;
 mod locks;
 mod mapped;
 mod mapping_locks;
+mod memory;
 mod mount;
 mod options;
 mod put;
@@ -63,6 +65,7 @@ mod session;
 mod shared;
 mod ship;
 mod stats;
+mod streams;
 mod tokens;
 mod trace;
 mod transport;

@@ -14,7 +14,7 @@ pub const BATCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// [`BATCH_BYTES_TARGET`] and one more operation it keeps a batch well below the largest message.
 pub const BATCH_INLINED_BYTES_MAX: usize = 2 << 20;
 /// Bytes of operations and blocks that are not committed yet; beyond it, writers wait (backpressure). Bounds
-/// the client's memory and the time that an fsync can take.
+/// the time that an fsync can take. Where memory is short, writers wait sooner.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
 /// Bytes that an operation is charged in the journal besides its data: its record and index entries.
 pub const OP_OVERHEAD_BYTES: usize = 160;
@@ -37,10 +37,23 @@ pub const MAPPING_REFUSALS_KEPT_MAX: usize = 4096;
 /// The list of the kernel's references may be compacted if it has more stale entries than this.
 pub const STALE_REFERENCES_MIN: usize = 1024;
 
+/// Memory for all buffers and caches by default, in bytes: what the defaults of its parts need together.
+pub const MEMORY_BYTES_DEFAULT: usize = 1 << 30;
+/// Bytes that an inode is charged that the kernel refers to: the list of references, and its watch.
+pub const REFERENCE_BYTES: usize = 300;
 /// Metadata and small contents cached by default, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 /// Blocks and read-ahead cached by default, in bytes.
 pub const BLOCK_CACHE_BYTES_DEFAULT: usize = 128 << 20;
+/// Streams together read ahead as much as fits the block cache, except for one part in this many: what was
+/// read ahead must stay there until it is read.
+pub const AHEAD_CACHE_REST: usize = 4;
+/// A file that was not read for so long is no stream any more. Streams share the room for read-ahead.
+pub const STREAM_IDLE_MAX: Duration = Duration::from_millis(500);
+/// Blocks leave the block cache when they are older than this: the kernel has what was read of them.
+pub const BLOCK_AGE_MAX: Duration = Duration::from_secs(30);
+/// A table of cached inodes is made smaller when it has room for this many times as many as there are.
+pub const CACHE_TABLE_WASTE_MAX: usize = 4;
 /// Cached inodes that eviction visits for one operation: its cost is spread.
 pub const EVICT_STEPS: usize = 16;
 /// Further inodes that eviction visits when a listing has brought a great many: about a millisecond's worth.

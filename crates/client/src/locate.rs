@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::limits::LOCATE_TRIES;
 use crate::trace::{Hop, waits};
 use bytes::Bytes;
+use shoal_runtime::budget::Use;
 use shoal_types::{BlockGroup, BlockId, BlockRef};
 use shoal_wire::{BlockError, MetaError};
 
@@ -28,6 +29,7 @@ pub(crate) fn read_block(
 ) -> Result<Bytes, BlockError> {
     let id = piece.id;
     let _waits = waits(Hop::Brick, || format!("block {id}"));
+    let _memory = context.shared.options.memory.count(Use::Transfers, piece.len as usize);
     context.counters.gets.add(1);
     context.counters.get_bytes.add(u64::from(piece.len));
     let mut group = match context.groups.find(id) {

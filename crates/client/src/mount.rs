@@ -29,6 +29,7 @@ use crate::session::Session;
 use crate::shared::MountShared;
 use crate::stats::Stat;
 use crate::transport::{Servers, Transport};
+use shoal_runtime::budget::Budget;
 use shoal_runtime::channel::{self, Receiver};
 use shoal_runtime::sync::{Condvar, Mutex, RwLock};
 use shoal_runtime::thread::{Builder, JoinHandle};
@@ -203,6 +204,11 @@ impl Mount {
             // A thread that panicked has already reported it.
             let _ = thread.join();
         }
+    }
+
+    /// The budget for all buffers and caches.
+    pub(crate) fn memory(&self) -> &Arc<Budget> {
+        &self.shared.options.memory
     }
 
     pub(crate) fn stats(&self) -> Vec<Stat> {

@@ -1,8 +1,10 @@
 //! The configuration of a client.
 
 use crate::limits;
+use shoal_runtime::budget::Budget;
 use shoal_types::limits::INLINE_BYTES_MAX;
 use shoal_types::{Origin, Process};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The configuration of a client.
@@ -15,9 +17,11 @@ pub struct Options {
     pub origin: Option<Origin>,
     /// Whether a process of this machine, in this PID namespace, has certainly ended.
     pub has_ended: fn(&Process) -> bool,
-    /// Size of the cache of metadata and small contents, in bytes.
+    /// The budget for all buffers and caches of the client.
+    pub memory: Arc<Budget>,
+    /// Largest size of the cache of metadata and small contents, in bytes.
     pub cache_bytes: usize,
-    /// Size of the cache of blocks and read-ahead, in bytes.
+    /// Largest size of the cache of blocks and read-ahead, in bytes.
     pub block_cache_bytes: usize,
     /// Content up to this size is kept in the metadata, if this is less than the volume's limit, in bytes.
     pub inline_bytes_max: u32,
@@ -43,6 +47,7 @@ impl Default for Options {
             name: format!("process {}", std::process::id()),
             origin: None,
             has_ended: |_| false,
+            memory: Budget::new(limits::MEMORY_BYTES_DEFAULT),
             cache_bytes: limits::CACHE_BYTES_DEFAULT,
             block_cache_bytes: limits::BLOCK_CACHE_BYTES_DEFAULT,
             inline_bytes_max: INLINE_BYTES_MAX,

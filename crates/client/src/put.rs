@@ -1,7 +1,7 @@
 //! Stores the blocks of a session on bricks, and deletes those that no operation will name.
 
 use crate::backoff::Backoff;
-use crate::context::Context;
+use crate::context::{Context, SessionState};
 use crate::core::BlockTask;
 use crate::limits::{PUT_THREADS, PUT_TRIES};
 use bytes::Bytes;
@@ -72,10 +72,13 @@ impl BlockWriter {
         let wanted = match self.put(id, ino, parts) {
             Ok(group) => {
                 self.context.groups.stored(id, group);
-                let core = &mut self.context.state.lock().core;
+                let mut state = self.context.state.lock();
+                let wanted = state.core.blocks.stored(id);
+                let SessionState { core, memory, .. } = &mut *state;
+                memory.count(core);
                 // In an ended session no batch will name it. The servers may have swept that session's blocks
                 // before this one was stored.
-                core.blocks.stored(id) && core.alive().is_ok()
+                wanted && core.alive().is_ok()
             }
             Err(error) => {
                 let core = &mut self.context.state.lock().core;

@@ -3,17 +3,26 @@
 //! For a random read just the requested bytes are fetched. Where a file is read in sequence
 //! ([`crate::sequence`]), its blocks are fetched in *chunks* of up to [`FETCH_BYTES_MAX`], several at a time.
 //! So throughput does not depend on the size of the single reads.
+//!
+//! What is read ahead waits in the block cache, whose size the process's budget bounds. All files that are
+//! read in sequence at the moment share it evenly. Where a file's part is less than a chunk, just the
+//! requested bytes are fetched.
 
 use crate::context::Context;
 use crate::core::Piece;
-use crate::limits::{FETCH_BYTES_MAX, READ_AHEAD_EXTENTS_MAX, READ_AHEAD_THREADS};
+use crate::limits::{
+    AHEAD_CACHE_REST, BLOCK_AGE_MAX, FETCH_BYTES_MAX, READ_AHEAD_EXTENTS_MAX, READ_AHEAD_THREADS,
+};
 use crate::locate::{Persistence, read_block};
 use crate::sequence::{Ahead, Sequences, Stride};
+use crate::streams::Streams;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use shoal_runtime::budget::{Budget, Share, Use};
 use shoal_runtime::channel::{Receiver, Sender};
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{Builder, JoinHandle};
+use shoal_runtime::time::Instant;
 use shoal_types::{BlockId, BlockRef, InodeId};
 use shoal_wire::BlockError;
 use std::collections::VecDeque;
@@ -35,12 +44,17 @@ enum Slot {
     Ready(Bytes),
 }
 
-#[derive(Default)]
 struct Cached {
     slots: FxHashMap<Key, Slot>,
-    /// Ready chunks, oldest first.
-    order: VecDeque<Key>,
-    bytes: usize,
+    /// Ready chunks, oldest first, with the time of their arrival.
+    order: VecDeque<(Key, Instant)>,
+    memory: Share,
+}
+
+/// What has been read where.
+struct Read {
+    files: FxHashMap<InodeId, Sequences>,
+    streams: Streams,
 }
 
 /// Files whose sequences are recorded. Beyond it all records are discarded, which costs a few small reads.
@@ -51,10 +65,11 @@ const AHEAD_QUEUE_MAX: usize = 64;
 /// Reads blocks for a session: the block cache, and the sequences in which files are read.
 pub(crate) struct BlockReader {
     context: Arc<Context>,
+    /// Largest size of the block cache that the administrator has set, in bytes.
     bytes_max: usize,
     cached: Mutex<Cached>,
     loaded: Condvar,
-    sequences: Mutex<FxHashMap<InodeId, Sequences>>,
+    read: Mutex<Read>,
     ahead: Mutex<Option<Sender<Order>>>,
 }
 
@@ -64,9 +79,13 @@ impl BlockReader {
         let reader = BlockReader {
             context: context.clone(),
             bytes_max,
-            cached: Mutex::default(),
+            cached: Mutex::new(Cached {
+                slots: FxHashMap::default(),
+                order: VecDeque::new(),
+                memory: context.shared.options.memory.share(Use::Blocks),
+            }),
             loaded: Condvar::new(),
-            sequences: Mutex::default(),
+            read: Mutex::new(Read { files: FxHashMap::default(), streams: Streams::new(Instant::now()) }),
             ahead: Mutex::new(Some(ahead)),
         };
         (reader, requests)
@@ -81,11 +100,43 @@ impl BlockReader {
         if !self.context.shared.options.file_read_ahead {
             return None;
         }
-        let mut files = self.sequences.lock();
-        if files.len() >= SEQUENCE_FILES_MAX && !files.contains_key(&ino) {
-            files.clear();
+        let (ahead, streams) = {
+            let Read { files, streams } = &mut *self.read.lock();
+            if files.len() >= SEQUENCE_FILES_MAX && !files.contains_key(&ino) {
+                files.clear();
+            }
+            let ahead = files.entry(ino).or_default().record(offset, len)?;
+            (ahead, streams.record(ino, Instant::now()))
+        };
+        let bytes = self.bytes_max();
+        let part = Budget::part_of(bytes - bytes / AHEAD_CACHE_REST, streams) as u64;
+        ahead.within(part, u64::from(FETCH_BYTES_MAX))
+    }
+
+    /// What the block cache may take at the moment, in bytes.
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.min(self.context.shared.options.memory.allowed(Use::Blocks))
+    }
+
+    /// Evicts what the block cache may not have any more, because more urgent uses need it.
+    pub(crate) fn keep_to_budget(&self) {
+        let budget = &self.context.shared.options.memory;
+        // Shared by all sessions of the process, and so at least what this one has.
+        if budget.used_for(Use::Blocks) > budget.allowed(Use::Blocks) {
+            self.cached.lock().shrink_to(self.bytes_max());
         }
-        files.entry(ino).or_default().record(offset, len)
+    }
+
+    /// Evicts what has been in the cache for long.
+    pub(crate) fn evict_old(&self) {
+        let mut cached = self.cached.lock();
+        while let Some((key, since)) = cached.order.front().copied()
+            && since.elapsed() >= BLOCK_AGE_MAX
+        {
+            cached.order.pop_front();
+            cached.forget(key);
+        }
+        cached.slots.shrink_to_fit();
     }
 
     /// Whether a chunk is cached, being loaded, or ordered.
@@ -117,13 +168,10 @@ impl BlockReader {
         match outcome {
             Some(bytes) => {
                 cached.slots.insert(key, Slot::Ready(bytes.clone()));
-                cached.order.push_back(key);
-                cached.bytes += bytes.len();
-                while cached.bytes > self.bytes_max
-                    && let Some(oldest) = cached.order.pop_front()
-                {
-                    cached.forget(oldest);
-                }
+                cached.order.push_back((key, Instant::now()));
+                let bytes = cached.memory.bytes() + bytes.len();
+                cached.memory.set(bytes);
+                cached.shrink_to(self.bytes_max());
             }
             None => {
                 cached.slots.remove(&key);
@@ -138,9 +186,18 @@ impl Cached {
     /// Evicts a chunk that is ready. Returns whether it was.
     fn forget(&mut self, key: Key) -> bool {
         let Some(Slot::Ready(bytes)) = self.slots.get(&key) else { return false };
-        self.bytes -= bytes.len();
+        self.memory.set(self.memory.bytes() - bytes.len());
         self.slots.remove(&key);
         true
+    }
+
+    /// Evicts the oldest chunks until the others have at most so many bytes.
+    fn shrink_to(&mut self, bytes_max: usize) {
+        while self.memory.bytes() > bytes_max
+            && let Some((oldest, _)) = self.order.pop_front()
+        {
+            self.forget(oldest);
+        }
     }
 }
 
@@ -337,7 +394,7 @@ impl BlockReader {
         }
         // A shorter one may be cached, from a time when the extent was shorter.
         if cached.forget(key) {
-            cached.order.retain(|other| *other != key);
+            cached.order.retain(|(other, _)| *other != key);
         }
         cached.slots.insert(key, Slot::Loading);
         drop(cached);

@@ -32,6 +32,21 @@ pub(crate) enum Ahead {
     Strided(Stride),
 }
 
+impl Ahead {
+    /// As much of it as fits into so many bytes; `None` if that is less than `least`.
+    pub(crate) fn within(self, bytes: u64, least: u64) -> Option<Ahead> {
+        match self {
+            _ if bytes < least => None,
+            Ahead::Forward(wanted) => Some(Ahead::Forward(wanted.min(bytes))),
+            Ahead::Backward(wanted) => Some(Ahead::Backward(wanted.min(bytes))),
+            Ahead::Strided(stride) => {
+                let ahead = stride.ahead.min(bytes / stride.len.max(1));
+                (ahead > 0).then_some(Ahead::Strided(Stride { ahead, ..stride }))
+            }
+        }
+    }
+}
+
 /// Records of a file at equal distances.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Stride {
@@ -216,6 +231,15 @@ mod tests {
             assert_eq!(first, last, "recording a request twice changes nothing");
         }
         last
+    }
+
+    #[test]
+    fn read_ahead_is_cut_to_what_a_stream_may_have() {
+        let stride = |ahead| Ahead::Strided(Stride { start: 0, len: MIB, step: 9 * MIB, ahead });
+        assert_eq!(Ahead::Forward(8 * MIB).within(3 * MIB, MIB), Some(Ahead::Forward(3 * MIB)));
+        assert_eq!(Ahead::Backward(MIB).within(3 * MIB, MIB), Some(Ahead::Backward(MIB)));
+        assert_eq!(stride(16).within(3 * MIB, MIB), Some(stride(3)));
+        assert_eq!(Ahead::Forward(MIB).within(MIB - 1, MIB), None);
     }
 
     #[test]

@@ -134,6 +134,8 @@ impl Session {
             }
             let mut state = self.context.state.lock();
             state.core.alive()?;
+            let SessionState { core, memory, .. } = &mut *state;
+            memory.limit(core);
             match fetched.take() {
                 // If the reply is outdated, it is discarded and fetched again.
                 Some(fetched) => _ = fetched.install(&mut state.core),
@@ -184,6 +186,8 @@ impl Session {
             true => state.core.blocks.take_block_tasks(),
             false => Vec::new(),
         };
+        let SessionState { core, memory, .. } = &mut *state;
+        memory.count(core);
         self.shipper.wake_for(&state);
         if state.core.walks.take_news() {
             self.walker.wake();
@@ -194,6 +198,17 @@ impl Session {
             self.reader.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
         }
         self.blocks.run(block_tasks);
+        self.reader.keep_to_budget();
+    }
+
+    /// Gives back memory of caches that have not been used for long, or that others need.
+    pub(crate) fn release_idle(&self) {
+        let mut state = self.context.state.lock();
+        let SessionState { core, memory, .. } = &mut *state;
+        memory.limit(core);
+        core.release_idle();
+        self.hand_over(state);
+        self.reader.evict_old();
     }
 
     /// Ends the session. Everything has been flushed.
@@ -235,6 +250,8 @@ impl Session {
 
     pub(crate) fn stats(&self) -> Vec<Stat> {
         let c = &self.context.counters;
+        let figure = |(name, value)| Stat { name, value };
+        let memory = self.context.shared.options.memory.figures().map(figure);
         let state = self.context.state.lock();
         let core = &state.core;
         // Operations carry times of the servers' clock.
@@ -275,8 +292,9 @@ impl Session {
             ("room_granted_bytes", core.room),
             ("locks_held", self.locks.count() as u64),
         ]
-        .map(|(name, value)| Stat { name, value })
+        .map(figure)
         .into_iter()
+        .chain(memory)
         .chain(self.context.transport.failover.iter().flat_map(|failover| failover.stats()))
         .collect()
     }

@@ -164,7 +164,7 @@ fn committed(context: &Context, outcome: Result<CommitReply, MetaError>) {
     match outcome {
         Ok(reply) => {
             context.groups.committed(reply.seq);
-            context.state.lock().core.committed(reply.seq);
+            context.state.lock().committed(reply.seq);
             context.changed.notify_all();
         }
         Err(error) => {

@@ -35,6 +35,8 @@ use std::sync::Arc;
 pub(crate) struct Filesystem {
     dispatcher: Arc<Dispatcher>,
     primer: Primer,
+    /// Largest read or write request, in bytes.
+    request_bytes_max: u32,
     /// The affinity of the thread.
     affinity: Affinity,
     /// The copy of the counters in which its requests are counted.
@@ -42,9 +44,9 @@ pub(crate) struct Filesystem {
 }
 
 impl Filesystem {
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, primer: Primer) -> Filesystem {
+    pub(crate) fn new(dispatcher: Arc<Dispatcher>, primer: Primer, request_bytes_max: u32) -> Filesystem {
         let shard = dispatcher.shared().counters.next_shard();
-        Filesystem { dispatcher, primer, affinity: Affinity::default(), shard }
+        Filesystem { dispatcher, primer, request_bytes_max, affinity: Affinity::default(), shard }
     }
 
     fn context(&self, op: Op, ino: InodeId) -> Context {
@@ -102,11 +104,11 @@ impl Filesystem {
 
 impl shoal_channel::Filesystem for Filesystem {
     fn init(&mut self, offer: &Offer) -> io::Result<Settings> {
-        kernel::negotiate(offer, self.dispatcher.shared().locks.are_ours())
+        kernel::negotiate(offer, self.dispatcher.shared().locks.are_ours(), self.request_bytes_max)
     }
 
     fn for_thread(&self) -> Filesystem {
-        Filesystem::new(self.dispatcher.clone(), self.primer.clone())
+        Filesystem::new(self.dispatcher.clone(), self.primer.clone(), self.request_bytes_max)
     }
 
     fn destroy(&mut self) -> io::Result<()> {

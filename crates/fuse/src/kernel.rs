@@ -85,7 +85,7 @@ pub(crate) fn attr_lifetime() -> Duration {
 }
 
 /// Chooses the flags and limits of the mount.
-pub(crate) fn negotiate(offer: &Offer, locks_are_ours: bool) -> io::Result<Settings> {
+pub(crate) fn negotiate(offer: &Offer, locks_are_ours: bool, request_bytes_max: u32) -> io::Result<Settings> {
     let required = if locks_are_ours { REQUIRED | LOCKS } else { REQUIRED };
     let missing = required - offer.flags;
     if !missing.is_empty() {
@@ -105,5 +105,6 @@ pub(crate) fn negotiate(offer: &Offer, locks_are_ours: bool) -> io::Result<Setti
         // The inodes of a listing would be looked up again at once.
         flags -= InitFlags::DO_READDIRPLUS;
     }
-    Ok(Settings { flags, request_bytes_max: REQUEST_BYTES_MAX, background_max: BACKGROUND_REQUESTS_MAX })
+    let request_bytes_max = request_bytes_max.min(REQUEST_BYTES_MAX);
+    Ok(Settings { flags, request_bytes_max, background_max: BACKGROUND_REQUESTS_MAX })
 }

@@ -32,6 +32,9 @@ pub const CHANGE_QUEUE_LEN_MAX: usize = 65_536;
 pub const WAITING_WRITE_BYTES_MAX: u64 = 2 << 30;
 /// Largest read or write request, in bytes: what the kernel allows without raising `fs.fuse.max_pages_limit`.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Least value of the largest request, in bytes: what the kernel used before it was configurable. Smaller
+/// requests would cost more time than they save memory.
+pub const REQUEST_BYTES_MAX_LEAST: u32 = 128 << 10;
 /// Read-ahead and writeback requests that the kernel may have in flight at once (its own default is 12):
 /// enough to keep several streams of [`REQUEST_BYTES_MAX`] each busy.
 pub const BACKGROUND_REQUESTS_MAX: u16 = 64;

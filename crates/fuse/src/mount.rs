@@ -43,6 +43,8 @@ pub struct MountOptions {
     pub readers: usize,
     /// Threads for requests that have to wait: this many for reads, and as many for changes.
     pub slow_threads: usize,
+    /// Largest read or write request, in bytes: at most [`limits::REQUEST_BYTES_MAX`].
+    pub request_bytes_max: u32,
     /// How far the kernel reads ahead in a file, in KiB.
     pub read_ahead_kib: u32,
     /// Inodes that the kernel may refer to, as far as they are not in use. Needs Linux 6.18.
@@ -82,6 +84,7 @@ impl Default for MountOptions {
             transport: std::env::var(TRANSPORT).ok().and_then(|value| value.parse().ok()).unwrap_or_default(),
             readers: cores.min(limits::READER_THREADS_MAX),
             slow_threads: limits::SLOW_THREADS,
+            request_bytes_max: limits::REQUEST_BYTES_MAX,
             read_ahead_kib: limits::READ_AHEAD_KIB,
             inodes_max: (memory::total_bytes() / limits::MEMORY_PER_INODE_BYTES)
                 .clamp(limits::INODES_MIN_DEFAULT, limits::INODES_MAX_DEFAULT),
@@ -268,7 +271,7 @@ fn start(
     options: &MountOptions,
 ) -> Result<Started, MountError> {
     let primer = Primer::default();
-    let front = Filesystem::new(Arc::new(dispatcher), primer.clone());
+    let front = Filesystem::new(Arc::new(dispatcher), primer.clone(), options.request_bytes_max);
     let session = Session::begin(device, front, options.transport).map_err(MountError::Session)?;
     tracing::info!("requests travel over {}", if session.is_over_uring() { "io_uring" } else { "/dev/fuse" });
     let readers = options.readers.max(1);

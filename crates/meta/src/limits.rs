@@ -17,6 +17,8 @@ pub const GROUP_BYTES_MAX: usize = 8 << 20;
 pub const APPLYING_BYTES_MAX: usize = 2 * PROPOSED_BYTES_MAX;
 /// Log entries kept in memory between being written and being applied, in bytes.
 pub const LOG_CACHE_BYTES: usize = 32 << 20;
+/// A replica's cache of log entries takes at most the process's budget of memory divided by this.
+pub const LOG_CACHE_MEMORY_PART: usize = 16;
 /// The log is truncated when it has grown by this much since the store was last flushed, in bytes. Bounds
 /// what a restart has to replay. On a small disk it is a part of that instead, see [`LOG_DISK_PART`].
 pub const LOG_BYTES_MAX: u64 = 64 << 20;

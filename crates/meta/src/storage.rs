@@ -3,11 +3,12 @@
 //! An entry's payload is its context and its data; its type is the tag. The log has one state record, with
 //! Raft's hard state and the group's members.
 
-use crate::limits::LOG_CACHE_BYTES;
+use crate::limits::{LOG_CACHE_BYTES, LOG_CACHE_MEMORY_PART};
 use bytes::Bytes;
 use prost::Message;
 use raft::prelude::*;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+use shoal_runtime::budget::{Share, Use, of_process};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_store::{LogEntry, LogError, RaftLog};
@@ -20,7 +21,7 @@ pub(crate) struct LogStorage {
     conf: ConfState,
     /// The newest entries, consecutive: they are about to be applied.
     recent: VecDeque<Entry>,
-    recent_bytes: usize,
+    recent_memory: Share,
     /// Replicas that lack entries which are not in the log any more.
     behind: Mutex<BTreeSet<u64>>,
 }
@@ -98,7 +99,14 @@ impl LogStorage {
         }
         let conf = members.unwrap_or(founders);
         let behind = Mutex::default();
-        Ok(LogStorage { log, hard, conf, recent: VecDeque::new(), recent_bytes: 0, behind })
+        Ok(LogStorage {
+            log,
+            hard,
+            conf,
+            recent: VecDeque::new(),
+            recent_memory: of_process().share(Use::Store),
+            behind,
+        })
     }
 
     /// The members with a vote.
@@ -139,9 +147,11 @@ impl LogStorage {
             while self.recent.back().is_some_and(|last| last.index >= first.index) {
                 self.forget(|recent| recent.pop_back());
             }
-            self.recent_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+            let bytes = entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+            self.recent_memory.set(self.recent_memory.bytes() + bytes);
             self.recent.extend(entries);
-            while self.recent_bytes > LOG_CACHE_BYTES {
+            let bytes_max = LOG_CACHE_BYTES.min(of_process().limit() / LOG_CACHE_MEMORY_PART);
+            while self.recent_memory.bytes() > bytes_max {
                 self.forget(|recent| recent.pop_front());
             }
         }
@@ -150,7 +160,7 @@ impl LogStorage {
 
     fn forget(&mut self, pop: impl FnOnce(&mut VecDeque<Entry>) -> Option<Entry>) {
         if let Some(entry) = pop(&mut self.recent) {
-            self.recent_bytes -= entry.data.len();
+            self.recent_memory.set(self.recent_memory.bytes() - entry.data.len());
         }
     }
 

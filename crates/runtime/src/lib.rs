@@ -11,6 +11,7 @@
 //!
 //! **Assumes** that what belongs to a simulation is made, used and dropped inside of it.
 
+pub mod budget;
 pub mod channel;
 pub mod histogram;
 pub mod log_limit;

@@ -70,6 +70,30 @@ pub const TUNE_MOUNTS_MAX: usize = 16;
 pub const TUNE_DIFFERENCE_MIN: f64 = 0.02;
 /// Longest `journal-age`, in milliseconds: what is done in that time may be lost with the machine.
 pub const JOURNAL_AGE_MS_MAX: usize = 10_000;
+/// Least budget of memory of a process, in bytes: below it transfers of blocks would take up most of it.
+pub const MEMORY_LIMIT_MIN: usize = 64 << 20;
+/// Without a limit, a mount's budget is the machine's memory divided by this.
+pub const MEMORY_PER_MOUNT: usize = 8;
+/// Smallest budget of a mount without a limit, in bytes.
+pub const MEMORY_LIMIT_MIN_DEFAULT: usize = 256 << 20;
+/// Largest budget of a mount without a limit, in bytes: what its caches and windows need with their defaults.
+pub const MEMORY_LIMIT_MAX_DEFAULT: usize = 1 << 30;
+/// What a server's budget has beside its block cache, in bytes: memtables, and blocks on their way.
+pub const MEMORY_OF_SERVER: usize = 512 << 20;
+/// The largest request of the kernel is the budget divided by this: so many streams may wait with one each.
+pub const MEMORY_OF_REQUESTS: usize = 512;
+/// With a smaller budget than this, in bytes, buffers are returned to the system as soon as they are freed.
+pub const MEMORY_SMALL: usize = 256 << 20;
+/// Arenas of the allocator with such a budget: each keeps what was freed in it.
+pub const ARENAS_OF_SMALL: i32 = 2;
+/// How often it is checked whether memory can be given back.
+pub const MEMORY_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A process that takes less memory than this between two such checks is idle, in bytes.
+pub const MEMORY_IDLE_BYTES: u64 = 4 << 20;
+/// If giving memory back has brought less than this, in bytes, the next attempt comes later.
+pub const TRIM_GAIN_BYTES_MIN: usize = 8 << 20;
+/// Longest pause between such attempts.
+pub const TRIM_PAUSE_MAX: Duration = Duration::from_secs(32);
 /// Largest cache of a mount, in bytes: a larger number is taken for a wrong unit.
 pub const MEMORY_BYTES_MAX: usize = 1 << 40;
 

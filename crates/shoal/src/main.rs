@@ -35,6 +35,7 @@ mod job;
 mod limits;
 mod logging;
 mod measure;
+mod memory;
 mod metrics;
 mod mount_report;
 mod mounts;

@@ -7,6 +7,7 @@
 use crate::control::{Answer, Control, Dumped, Handler, Request, ScrubReport, Statistics, Status, Synced};
 use crate::data_dir::{DataDir, Manifest};
 use crate::measure::{MeasuredBlocks, MeasuredMeta, MetaWatches};
+use crate::memory;
 use crate::mount_report::{MountReport, Volume, number, reports};
 use crate::options::Options;
 use crate::pieces::tell_content;
@@ -16,6 +17,7 @@ use shoal_brick::{Brick, ScrubOptions};
 use shoal_client::Client;
 use shoal_fuse::Mounted;
 use shoal_meta::Server;
+use shoal_runtime::budget::of_process;
 use shoal_types::InodeId;
 use std::io;
 use std::num::NonZeroU64;
@@ -43,7 +45,8 @@ impl Node {
     /// Opens a data directory, creating what a new one lacks, starts everything in it and mounts it.
     pub fn start(mut data: DataDir, mountpoint: &Path, options: &Options) -> anyhow::Result<Arc<Node>> {
         let shown = data.path().display().to_string();
-        let mut mount = options.mount.clone();
+        memory::begin_single(options);
+        let mut mount = memory::fit(options);
         mount.source = data.path().to_str().map(str::to_owned).with_context(|| {
             format!("{shown}: the mount table needs a path in UTF-8; choose another data directory")
         })?;
@@ -74,6 +77,7 @@ impl Node {
                 return Err(error);
             }
         };
+        memory::keep(Some(&client))?;
         let (started, options) = (Instant::now(), options.words());
         Ok(Arc::new(Node { started, data, brick, blocks, server, requests, client, mounted, options }))
     }
@@ -203,6 +207,7 @@ pub fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Opt
     let defaults = shoal_client::Options::default();
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     shoal_client::Options {
+        memory: of_process().clone(),
         name: format!("{host}:{} (process {})", mountpoint.display(), std::process::id()),
         cache_bytes: options.cache_bytes.unwrap_or(defaults.cache_bytes),
         block_cache_bytes: options.block_cache_bytes.unwrap_or(defaults.block_cache_bytes),

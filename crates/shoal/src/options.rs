@@ -5,7 +5,7 @@
 
 pub mod gluster;
 
-use crate::limits::{JOURNAL_AGE_MS_MAX, MEMORY_BYTES_MAX, SLOW_OPERATION_S_MAX};
+use crate::limits::{JOURNAL_AGE_MS_MAX, MEMORY_BYTES_MAX, MEMORY_LIMIT_MIN, SLOW_OPERATION_S_MAX};
 use gluster::Answer;
 use shoal_fuse::{LockScope, MountOptions, Transport};
 use shoal_types::limits::INLINE_BYTES_MAX;
@@ -23,6 +23,8 @@ pub struct Options {
     notes: Vec<String>,
     /// For the kernel's side.
     pub mount: MountOptions,
+    /// The budget of the process for all buffers and caches, in bytes.
+    pub memory_bytes: Option<usize>,
     /// Room for cached metadata and small contents, in bytes.
     pub cache_bytes: Option<usize>,
     /// Room for cached blocks, in bytes.
@@ -92,8 +94,10 @@ Mount options, separated by commas:
   read-ahead=KIB     how far the kernel reads ahead in a file
   inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
                      (by default one per 32 KiB of memory; needs Linux 6.18)
-  cache=MIB          memory for names, attributes and small files, as in cache=512 or cache=1GB
-  block-cache=MIB    memory for large files
+  memory=SIZE        budget of the process for all buffers and caches, as in memory=512MiB: at least 64 MiB
+                     (by default an eighth of the machine's memory, from 256 MiB to 1 GiB)
+  cache=MIB          of that, at most so much for names, attributes and small files, as in cache=512 or cache=1GB
+  block-cache=MIB    of that, at most so much for large files
   locks=cluster      fcntl and flock locks exclude between all mounts with this option (default of a cluster's
                      volumes); opening and closing a file takes a message to the mount's process each
   locks=local        locks exclude between the programs of this mount, without messages: for web roots, builds, and
@@ -228,6 +232,12 @@ impl Options {
             ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
             // GlusterFS takes 0 for no limit.
             ("lru-limit", Some(limit)) if limit != "0" => self.mount.inodes_max = number(1 << 32)?,
+            ("memory", _) => match memory(name, value)? {
+                bytes if bytes < MEMORY_LIMIT_MIN => {
+                    return Err(format!("'memory' is a budget of {} MiB at least", MEMORY_LIMIT_MIN >> 20));
+                }
+                bytes => self.memory_bytes = Some(bytes),
+            },
             ("cache", _) => self.cache_bytes = Some(memory(name, value)?),
             ("block-cache", _) => self.block_cache_bytes = Some(memory(name, value)?),
             ("private", None) => self.mount.allow_other = false,
@@ -590,6 +600,8 @@ mod tests {
             ("cache=x", "cache"),
             ("cache=0", "cache"),
             ("cache=2PB", "cache"),
+            ("memory=63MiB", "64 MiB at least"),
+            ("memory=lots", "memory"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
             ("transport=rdma", "transport"),

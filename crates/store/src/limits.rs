@@ -5,6 +5,9 @@
 pub const MEMTABLE_BYTES_DEFAULT: usize = 32 << 20;
 /// Most memtables, the active one included. Writers wait when all of them wait for the disk.
 pub const MEMTABLES_MAX: i32 = 3;
+/// What the memtables of all stores of a process may take together by default, in bytes: those of two busy
+/// volumes. Beyond it they are flushed before they are full.
+pub const MEMTABLES_BYTES_MAX_DEFAULT: usize = 256 << 20;
 /// The block cache of a process takes one part in this many of the machine's memory, unless a size is given.
 /// Small values, indexes and filters only: large values are in blob files, which the kernel's page cache
 /// serves.

@@ -204,6 +204,7 @@ fn db_options(options: &RocksOptions) -> Options {
     db.set_manual_wal_flush(true);
     db.set_write_buffer_size(options.memtable_bytes);
     db.set_max_write_buffer_number(MEMTABLES_MAX);
+    db.set_write_buffer_manager(cache::memtables());
     // Written pages go to the disk continuously, not in one burst at the end that delays the log's fsync.
     db.set_bytes_per_sync(1 << 20);
     db.set_level_compaction_dynamic_level_bytes(true);

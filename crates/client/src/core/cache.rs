@@ -7,7 +7,7 @@
 use super::Need;
 use super::directory::Directory;
 use super::ranges::Ranges;
-use crate::limits::{EVICT_BURST_STEPS, EVICT_STEPS};
+use crate::limits::{CACHE_TABLE_WASTE_MAX, EVICT_BURST_STEPS, EVICT_STEPS};
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Dentry, Fault, Tree};
@@ -120,6 +120,20 @@ impl Cache {
     /// Rough size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Changes the limit, in bytes. What is above it is evicted before the next calls.
+    pub(super) fn set_bytes_max(&mut self, bytes: usize) {
+        self.bytes_max = bytes;
+    }
+
+    /// Gives back the room in tables that evicted inodes have left.
+    pub(super) fn shrink_tables(&mut self) {
+        let len = self.nodes.len();
+        if self.nodes.capacity() > CACHE_TABLE_WASTE_MAX * len.max(CACHE_TABLE_WASTE_MAX) {
+            self.nodes.shrink_to(2 * len);
+            self.clock.shrink_to(2 * len);
+        }
     }
 
     /// Whether the cache is above its limit.

@@ -111,6 +111,8 @@ pub(crate) struct Core {
     outdated_dentries: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
     pub(crate) retries: Retries,
     pub(crate) writers: Writers,
+    /// Bytes that may be uncommitted; beyond it writers wait.
+    window_bytes: u64,
     /// The error of all later calls: set once an acknowledged change was lost or the session has ended.
     dead: Option<Errno>,
 }
@@ -132,8 +134,31 @@ impl Core {
             outdated_dentries: FxHashMap::default(),
             retries: Retries::default(),
             writers: Writers::default(),
+            window_bytes: UNCOMMITTED_BYTES_MAX,
             dead: None,
         }
+    }
+
+    /// What the cache may take, and what may be uncommitted, from now on, in bytes.
+    pub(crate) fn limit_memory(&mut self, cache_bytes: usize, window_bytes: u64) {
+        self.cache.set_bytes_max(cache_bytes);
+        self.window_bytes = window_bytes.min(UNCOMMITTED_BYTES_MAX);
+    }
+
+    /// Bytes that may be uncommitted; beyond it writers wait.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        self.window_bytes
+    }
+
+    /// Memory of what is not committed, in bytes. Operations exist twice: here, and as they were sent.
+    pub(crate) fn unwritten_memory(&self) -> u64 {
+        2 * self.journal.uncommitted_bytes() + self.blocks.bytes()
+    }
+
+    /// Evicts what is above the cache's limit, and gives back memory that is not needed any more.
+    pub(crate) fn release_idle(&mut self) {
+        self.begin();
+        self.cache.shrink_tables();
     }
 
     /// Prepares a call: discards the needs of the last one, and evicts from a full cache.
@@ -168,7 +193,7 @@ impl Core {
     /// Checks that the session is alive, the window is not full, and the granted room suffices.
     pub(crate) fn admit(&mut self, room: u64) -> Outcome<()> {
         self.alive()?;
-        if self.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX {
+        if self.uncommitted_bytes() > self.window_bytes {
             return Err(Fault::Tree(Need::Window));
         }
         if self.room < room {

@@ -10,6 +10,7 @@ use crate::listing::{Listing, Sink};
 use crate::mount_state::{Attempt, Shared};
 use crate::slow::{Job, Lane};
 use shoal_client::{Client, Failure, Reply, Wait};
+use shoal_runtime::budget::Use;
 use shoal_types::{Errno, InodeId, SessionId};
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -217,6 +218,9 @@ impl<R: Send + 'static> Waiting<R> {
     ) -> Job {
         let Waiting { shared, context, session, reply } = self;
         let waiting_change = shared.invalidator.begin_waiting_change(context.holds);
+        // A write owns its bytes, and makes a second copy when it is carried out.
+        let bytes = if let Holds::Pages(write) = context.holds { 2 * write.len as usize } else { 0 };
+        let memory = shared.client.memory().count(Use::Requests, bytes);
         let waits = shared.running.begin(context);
         Box::new(move || {
             // A request fails if its session ends while it waits: the kernel has sent it on the basis of
@@ -228,7 +232,7 @@ impl<R: Send + 'static> Waiting<R> {
                 change.carried_out();
             }
             shared.finish(&context.slow(), reply, outcome, answer);
-            drop((waits, waiting_change));
+            drop((waits, waiting_change, memory));
         })
     }
 }

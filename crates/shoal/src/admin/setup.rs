@@ -63,6 +63,9 @@ pub struct ServeSpec {
     pub data: PathBuf,
     /// Address to listen on from now on, `ADDRESS:PORT`.
     pub listen: Option<String>,
+    /// The budget of the process for all buffers and caches, in bytes; by default what the block cache and
+    /// the usual rest take.
+    pub memory_bytes: Option<usize>,
     /// Size of the block cache that all metadata stores share, in bytes; by default a share of memory.
     pub cache_bytes: Option<usize>,
     /// The data directory was moved here, and no other copy of it exists.

@@ -4,13 +4,16 @@ use super::local::command;
 use crate::admin::{self, Begun, Init, Join, Joined, ServeSpec, Token, WebListen};
 use crate::cluster_source::with_port;
 use crate::job::{Job, Running};
-use crate::limits::{PORT_DEFAULT, SERVER_DATA_DEFAULT, WEB_LISTEN_DEFAULT, WEB_PORT_DEFAULT};
+use crate::limits::{
+    MEMORY_LIMIT_MIN, PORT_DEFAULT, SERVER_DATA_DEFAULT, WEB_LISTEN_DEFAULT, WEB_PORT_DEFAULT,
+};
 use crate::server::Server;
 use crate::server::node_dir::NodeDir;
 use crate::{address, background, daemon};
 use anyhow::Context;
 use clap::Args;
 use shoal_fuse::Mounted;
+use shoal_store::limits::BLOCK_CACHE_BYTES_MIN;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,8 +35,12 @@ pub struct ServerCommand {
     /// Listen there from now on; as it was said at `cluster init` or `peer join` if left out
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_listen)]
     listen: Option<String>,
-    /// Memory for the block cache of all metadata stores together, in MiB or as a share of memory, as in 5%;
-    /// 1/32 of memory if left out, at most 1 GiB
+    /// Budget of the process for all buffers and caches, in MiB or as a share of memory, as in 10%; what
+    /// --cache takes and 512 MiB if left out
+    #[arg(long, value_name = "MIB|N%", value_parser = parse_memory, env = "SHOAL_MEMORY")]
+    memory: Option<usize>,
+    /// Of that, what the block cache of all metadata stores may take, in MiB or as a share of memory. If left
+    /// out: half of --memory if that is given, else 1/32 of the machine's memory, at most 1 GiB
     #[arg(long, value_name = "MIB|N%", value_parser = parse_cache, env = "SHOAL_CACHE")]
     cache: Option<usize>,
     /// The web page is there, or `off`. Beyond loopback it takes TLS, and a token (`shoal cluster token
@@ -60,6 +67,7 @@ impl ServerCommand {
         ServerCommand {
             data: data.to_owned(),
             listen: None,
+            memory: None,
             cache: None,
             web: None,
             moved: false,
@@ -71,9 +79,10 @@ impl ServerCommand {
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
-        let (listen, cache_bytes, moved) = (self.listen, self.cache, self.moved);
+        let (listen, moved) = (self.listen, self.moved);
+        let (memory_bytes, cache_bytes) = (self.memory, self.cache);
         let web = self.web.unwrap_or(WebListen::Default);
-        let job = ServerJob(ServeSpec { data: data.clone(), listen, cache_bytes, moved, web });
+        let job = ServerJob(ServeSpec { data: data.clone(), listen, memory_bytes, cache_bytes, moved, web });
         if self.detached {
             return daemon::run_in_background(&job);
         }
@@ -127,6 +136,9 @@ impl Job for ServerJob {
             WebListen::Off => arguments.extend(["--web".into(), "off".into()]),
             WebListen::At(address) => arguments.extend(["--web".into(), address.to_string().into()]),
             WebListen::Default => {}
+        }
+        if let Some(bytes) = self.0.memory_bytes {
+            arguments.extend(["--memory".into(), (bytes >> 20).to_string().into()]);
         }
         if let Some(bytes) = self.0.cache_bytes {
             arguments.extend(["--cache".into(), (bytes >> 20).to_string().into()]);
@@ -291,15 +303,24 @@ fn parse_web(text: &str) -> Result<WebListen, String> {
         .ok_or_else(|| format!("say ADDRESS, ADDRESS:PORT or off, as in {WEB_LISTEN_DEFAULT}"))
 }
 
+/// Bytes of the process's budget.
+fn parse_memory(text: &str) -> Result<usize, String> {
+    parse_share(text, MEMORY_LIMIT_MIN)
+}
+
 /// Bytes of the block cache.
 fn parse_cache(text: &str) -> Result<usize, String> {
+    parse_share(text, BLOCK_CACHE_BYTES_MIN)
+}
+
+/// Bytes of memory, `least` of them at least.
+fn parse_share(text: &str, least: usize) -> Result<usize, String> {
     let memory = shoal_runtime::memory::total_bytes();
     let number = |text: &str| text.parse::<usize>().ok();
     let bytes = match text.strip_suffix('%') {
         Some(share) => number(share).filter(|share| *share <= 100).map(|share| memory / 100 * share),
         None => number(text).and_then(|mib| mib.checked_mul(1 << 20)),
     };
-    let least = shoal_store::limits::BLOCK_CACHE_BYTES_MIN;
     match bytes {
         Some(bytes) if (least..=memory).contains(&bytes) => Ok(bytes),
         _ => Err(format!(
@@ -322,6 +343,7 @@ mod tests {
         let memory = shoal_runtime::memory::total_bytes();
         assert_eq!(parse_cache("64"), Ok(64 << 20));
         assert_eq!(parse_cache("10%"), Ok(memory / 100 * 10));
+        assert_eq!((parse_memory("64"), parse_memory("63").is_err()), (Ok(64 << 20), true));
         for wrong in ["", "%", "1", "0%", "101%", "64M", "-1", "99999999999999999999", "17592186044416"] {
             assert!(parse_cache(wrong).is_err(), "{wrong}");
         }

@@ -3,6 +3,7 @@
 use super::context::ServerContext;
 use super::statistics::volume_name;
 use crate::mount_report::dump_title;
+use shoal_runtime::budget::of_process;
 use shoal_types::GroupId;
 use std::fmt::Write;
 
@@ -16,6 +17,7 @@ impl ServerContext {
         if let Some(fence) = self.fenced.get() {
             let _ = writeln!(text, "it has stopped serving: {fence}");
         }
+        let _ = writeln!(text, "{}", of_process().describe());
         let report = self.report(false);
         for replica in &report.replicas {
             let volume = match replica.group {

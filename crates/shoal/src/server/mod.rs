@@ -61,6 +61,7 @@ pub use setup::{init, join};
 use self::context::ServerContext;
 use crate::admin::ServeSpec;
 use crate::control::Control;
+use crate::memory;
 use crate::web::{self, Web};
 use anyhow::Context;
 use cluster_view::ClusterView;
@@ -96,9 +97,8 @@ impl Server {
         if let Some(listen) = &spec.listen {
             dir.set_listen(listen)?;
         }
-        if let Some(bytes) = spec.cache_bytes {
-            shoal_store::cache::set_shared_bytes(bytes);
-        }
+        memory::begin_server(spec.memory_bytes, spec.cache_bytes).map_err(anyhow::Error::msg)?;
+        memory::keep(None)?;
         let page = web::bind(&spec.web)?;
         let dir = Arc::new(dir);
         let identity = dir.identity();

@@ -10,6 +10,7 @@ use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Dumped, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE, TOP_FILES_MAX};
 use crate::measure::MetaWatches;
+use crate::memory;
 use crate::mount_report::{MountReport, Volume, number, reports, traffic_figures};
 use crate::mounts;
 use crate::node::client_options;
@@ -70,9 +71,10 @@ impl ClusterMount {
         let has_ended = crate::origin::has_ended;
         let options =
             shoal_client::Options { origin, has_ended, ..client_options(&spec.mountpoint, &chosen) };
+        memory::begin_mount(&chosen);
         let client = Client::open_replicated(replicas, blocks, options)
             .with_context(|| format!("volume {}", spec.volume))?;
-        let mut mount = chosen.mount;
+        let mut mount = memory::fit(&chosen);
         mount.source = spec.source.clone();
         let root = spec.subdirectory.as_deref().map(|path| subdirectory::find(&client, &spec.volume, path));
         let mounted = root.transpose().and_then(|root| {
@@ -83,6 +85,7 @@ impl ClusterMount {
             // Nothing was done that could be lost.
             let _ = client.close();
         })?;
+        memory::keep(Some(&client))?;
         mounts::note_device(&spec.run, mounted.device());
         let (started, spec) = (Instant::now(), spec.clone());
         let shared = Arc::new(Shared {

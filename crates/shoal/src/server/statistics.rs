@@ -4,6 +4,7 @@ use super::context::ServerContext;
 use super::groups::Figures;
 use super::healing::lacking;
 use crate::control::{HealStatistics, NodeStatistics, ReplicaStatistics, Statistics};
+use crate::memory;
 use crate::mount_report::{number, reports, resident_bytes, traffic_figures};
 use shoal_cluster::ClusterMap;
 use shoal_types::{GroupId, ReplicaId};
@@ -32,7 +33,7 @@ impl ServerContext {
             cluster: format!("{:032x}", self.cluster),
             epoch: map.epoch,
             fenced: self.fenced.get().is_some(),
-            figures: traffic_figures(traffic).to_vec(),
+            figures: traffic_figures(traffic).into_iter().chain(memory::figures()).collect(),
             replicas: self.groups.figures().into_iter().map(replica).collect(),
             bricks: self.bricks.statistics(&map),
         };

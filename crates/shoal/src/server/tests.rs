@@ -29,6 +29,7 @@ fn serve(data: &Path) -> Arc<Server> {
     let spec = ServeSpec {
         data: data.to_owned(),
         listen: None,
+        memory_bytes: None,
         cache_bytes: None,
         moved: false,
         web: WebListen::Off,
@@ -385,6 +386,7 @@ fn start_error(data: &Path) -> String {
         let spec = ServeSpec {
             data: data.to_owned(),
             listen: None,
+            memory_bytes: None,
             cache_bytes: None,
             moved: false,
             web: WebListen::Off,
@@ -444,6 +446,7 @@ fn copy_of_a_running_node_is_refused_and_the_node_goes_on() {
     let spec = ServeSpec {
         data: copy.clone(),
         listen: Some(free_address()),
+        memory_bytes: None,
         cache_bytes: None,
         moved: true,
         web: WebListen::Off,

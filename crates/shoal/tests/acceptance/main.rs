@@ -21,6 +21,7 @@ mod harness;
 mod large;
 mod lifecycle;
 mod links;
+mod memory;
 mod mmap;
 mod moves;
 mod pjdfstest;

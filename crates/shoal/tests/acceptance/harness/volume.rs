@@ -162,6 +162,11 @@ impl Volume {
         detach(&self.mount);
     }
 
+    /// The server's process.
+    pub fn pid(&self) -> Option<u32> {
+        self.lock().as_ref().map(Child::id)
+    }
+
     /// A handle that kills the server from another thread, at any moment.
     pub fn killer(&self) -> impl FnOnce() + Send + use<> {
         let server = Arc::clone(&self.server);
