@@ -6,6 +6,7 @@
 
 use super::Need;
 use super::directory::Directory;
+use super::few::FewMap;
 use super::ranges::Ranges;
 use crate::limits::{CACHE_TABLE_WASTE_MAX, EVICT_BURST_STEPS, EVICT_STEPS};
 use bytes::Bytes;
@@ -42,7 +43,7 @@ pub(crate) enum Body {
 /// A file's content map as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    pub(crate) extents: BTreeMap<u64, Extent>,
+    pub(crate) extents: FewMap<Extent>,
     pub(crate) known: Ranges,
     /// The open block that a sequential writer is filling, and the offset in the file at which it continues.
     pub(crate) stream: Option<(BlockId, u64)>,
@@ -57,7 +58,8 @@ const EXTENT_BYTES: usize = 64;
 
 /// The client's cache of inodes, names and extents.
 pub(crate) struct Cache {
-    nodes: FxHashMap<InodeId, Node>,
+    /// On the heap each, because the table has room for up to twice as many as there are.
+    nodes: FxHashMap<InodeId, Box<Node>>,
     /// The open batch: changes made now carry this number.
     stamp: BatchSeq,
     /// Everything up to this batch is committed.
@@ -148,7 +150,7 @@ impl Cache {
 
     /// The node, marked as used.
     pub(crate) fn node(&mut self, ino: InodeId) -> Option<&mut Node> {
-        let node = self.nodes.get_mut(&ino)?;
+        let node = self.nodes.get_mut(&ino).map(Box::as_mut)?;
         node.recent = true;
         Some(node)
     }
@@ -160,7 +162,7 @@ impl Cache {
 
     /// The node, without marking it as used.
     pub(super) fn peek(&self, ino: InodeId) -> Option<&Node> {
-        self.nodes.get(&ino)
+        self.nodes.get(&ino).map(Box::as_ref)
     }
 
     /// The open batch.
@@ -216,7 +218,9 @@ impl Cache {
         if let Some(node) = self.nodes.remove(&ino) {
             self.bytes -= node.bytes();
             self.note_eviction(node.modified);
-            if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&node.inode.parent) {
+            if let Some(Node { body: Body::Directory(dir), .. }) =
+                self.nodes.get_mut(&node.inode.parent).map(Box::as_mut)
+            {
                 dir.lacks_inodes = true;
             }
         }
@@ -235,8 +239,8 @@ impl Cache {
 
     /// Invalidates everything under these covers.
     pub(super) fn drop_covers(&mut self, covers: &FxHashSet<InodeId>) {
-        let under = |(ino, node): (&InodeId, &Node)| covers.contains(&node.inode.cover(*ino)).then_some(*ino);
-        let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
+        let under = self.nodes.iter().filter(|(ino, node)| covers.contains(&node.inode.cover(**ino)));
+        let inodes: Vec<InodeId> = under.map(|(ino, _)| *ino).collect();
         inodes.iter().for_each(|ino| self.remove(*ino));
     }
 
@@ -255,7 +259,9 @@ impl Cache {
     pub(super) fn give_up(&mut self, dir: InodeId) {
         let version = self.next_version();
         let acked = self.acked;
-        let Some(Node { body: Body::Directory(names), modified, .. }) = self.nodes.get_mut(&dir) else {
+        let Some(Node { body: Body::Directory(names), modified, .. }) =
+            self.nodes.get_mut(&dir).map(Box::as_mut)
+        else {
             return;
         };
         if *modified > acked {
@@ -269,7 +275,7 @@ impl Cache {
         self.note_eviction(modified);
         for ino in files {
             let idle = |node: &Node| node.modified <= acked && node.inode.nlink > 0;
-            if self.nodes.get(&ino).is_some_and(idle) {
+            if self.nodes.get(&ino).map(Box::as_ref).is_some_and(idle) {
                 self.remove(ino);
             }
         }
@@ -320,7 +326,7 @@ impl Cache {
         }
         let node = Node { inode, modified, stale: false, recent: true, xattrs, body };
         self.bytes += node.bytes();
-        if let Some(old) = self.nodes.insert(ino, node) {
+        if let Some(old) = self.nodes.insert(ino, Box::new(node)) {
             self.bytes -= old.bytes();
         } else {
             self.clock.push_back(ino);
@@ -333,15 +339,19 @@ impl Cache {
 
     /// The part `[start, end)` of a file, if a single extent holds all of it.
     pub(super) fn covering_extent(&self, ino: InodeId, start: u64, end: u64) -> Option<Extent> {
-        let Some(Node { body: Body::File(content), .. }) = self.nodes.get(&ino) else { return None };
-        let (&at, extent) = content.extents.range(..=start).next_back()?;
+        let Some(Node { body: Body::File(content), .. }) = self.nodes.get(&ino).map(Box::as_ref) else {
+            return None;
+        };
+        let (at, extent) = content.extents.at_or_before(start)?;
         (at + extent.len() >= end).then(|| extent.slice(start - at, end - start))
     }
 
     /// Replaces an extent by another one with the same bytes.
     pub(super) fn replace_same(&mut self, ino: InodeId, offset: u64, old: &Extent, new: Extent) -> bool {
-        let Some(Node { body: Body::File(content), .. }) = self.nodes.get_mut(&ino) else { return false };
-        match content.extents.get_mut(&offset) {
+        let Some(Node { body: Body::File(content), .. }) = self.nodes.get_mut(&ino).map(Box::as_mut) else {
+            return false;
+        };
+        match content.extents.get_mut(offset) {
             Some(extent) if extent == old => {
                 let (before, after) = (extent_bytes(extent), extent_bytes(&new));
                 *extent = new;
@@ -354,7 +364,8 @@ impl Cache {
 
     /// Evicts the extents of a file, so that they are fetched again, unless one of them is uncommitted.
     pub(crate) fn forget_extents(&mut self, ino: InodeId) {
-        if let Some(Node { body: Body::File(content), modified, .. }) = self.nodes.get_mut(&ino)
+        if let Some(Node { body: Body::File(content), modified, .. }) =
+            self.nodes.get_mut(&ino).map(Box::as_mut)
             && *modified <= self.acked
         {
             let freed: usize = content.extents.values().map(extent_bytes).sum();
@@ -393,14 +404,16 @@ impl Cache {
             self.nodes.remove(&ino);
             self.bytes -= freed;
             self.note_eviction(modified);
-            if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&parent) {
+            if let Some(Node { body: Body::Directory(dir), .. }) =
+                self.nodes.get_mut(&parent).map(Box::as_mut)
+            {
                 dir.lacks_inodes = true;
             }
         }
     }
 
     fn file(&mut self, ino: InodeId) -> Option<&mut Content> {
-        match self.nodes.get_mut(&ino) {
+        match self.nodes.get_mut(&ino).map(Box::as_mut) {
             Some(Node { body: Body::File(content), .. }) => Some(content),
             _ => None,
         }
@@ -547,7 +560,7 @@ impl Tree for Cache {
 
     fn remove_extent(&mut self, ino: InodeId, offset: u64) {
         if let Some(content) = self.file(ino)
-            && let Some(old) = content.extents.remove(&offset)
+            && let Some(old) = content.extents.remove(offset)
         {
             self.bytes -= extent_bytes(&old);
         }
@@ -569,7 +582,7 @@ impl Tree for Cache {
 impl Cache {
     fn set_name(&mut self, dir: InodeId, name: &Name, dentry: Option<Dentry>) {
         let stamp = self.stamp;
-        if let Some(Node { body: Body::Directory(names), .. }) = self.nodes.get_mut(&dir) {
+        if let Some(Node { body: Body::Directory(names), .. }) = self.nodes.get_mut(&dir).map(Box::as_mut) {
             let grown = names.set(name, dentry, stamp);
             self.adjust(grown);
         }
@@ -579,11 +592,10 @@ impl Cache {
 impl Content {
     /// Whole extents that overlap a range, in order.
     pub(crate) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Extent)> {
-        let first = match self.extents.range(..=start).next_back() {
-            Some((&at, extent)) if at + extent.len() > start => at,
+        let first = match self.extents.at_or_before(start) {
+            Some((at, extent)) if at + extent.len() > start => at,
             _ => start,
         };
-        // `BTreeMap::range` panics if the start is behind the end.
-        self.extents.range(first..end.max(first)).map(|(&at, extent)| (at, extent))
+        self.extents.range(first..end)
     }
 }

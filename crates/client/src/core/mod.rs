@@ -15,6 +15,7 @@ mod change;
 mod content;
 mod directory;
 mod estale;
+mod few;
 #[cfg(test)]
 mod fixture;
 mod inherit;

@@ -1,15 +1,15 @@
 //! A set of byte ranges.
 
-use std::collections::BTreeMap;
+use super::few::FewMap;
 
 /// Disjoint ranges, kept merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges(BTreeMap<u64, u64>);
+pub(crate) struct Ranges(FewMap<u64>);
 
 impl Ranges {
     /// Everything.
     pub(crate) fn all() -> Ranges {
-        Ranges(BTreeMap::from([(0, u64::MAX)]))
+        Ranges(FewMap::from_iter([(0, u64::MAX)]))
     }
 
     /// Adds `[start, end)`.
@@ -17,13 +17,13 @@ impl Ranges {
         if start >= end {
             return;
         }
-        while let Some((&s, &e)) = self.0.range(..=end).next_back() {
+        while let Some((s, &e)) = self.0.at_or_before(end) {
             if e < start {
                 break;
             }
             start = start.min(s);
             end = end.max(e);
-            self.0.remove(&s);
+            self.0.remove(s);
         }
         self.0.insert(start, end);
     }
@@ -33,7 +33,7 @@ impl Ranges {
         if start >= end {
             return None;
         }
-        match self.0.range(..=start).next_back() {
+        match self.0.at_or_before(start) {
             Some((_, &e)) if e >= end => None,
             Some((_, &e)) if e > start => Some(e),
             _ => Some(start),
@@ -45,7 +45,7 @@ impl Ranges {
         let mut gaps = Vec::new();
         let mut at = start;
         while let Some(from) = self.first_gap(at, end) {
-            let to = self.0.range(from..end).next().map_or(end, |(&s, _)| s);
+            let to = self.0.range(from..end).next().map_or(end, |(s, _)| s);
             gaps.push((from, to));
             at = to;
         }
