@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shoal_runtime::channel::{self, Receiver, Sender};
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::{Builder, JoinHandle};
-use shoal_types::{BlockGroup, BlockId, Errno, InodeId, Tier};
+use shoal_types::{BlockGroup, BlockId, Errno, InodeId, Policy};
 use shoal_wire::BlockError;
 use std::sync::Arc;
 
@@ -96,14 +96,14 @@ impl BlockWriter {
         }
     }
 
-    /// The tier that a file is pinned to. Where a directory above it is not cached, the content is stored as
-    /// if it were not pinned, and is moved later.
-    fn pin_of(&self, ino: InodeId) -> Option<Tier> {
-        let pins = self.context.shared.bricks.pins();
-        if pins.is_empty() {
-            return None;
+    /// What was said of a file. Where a directory above it is not cached, its content is stored as if nothing
+    /// had been said, and is moved or converted later.
+    fn policy_of(&self, ino: InodeId) -> Policy {
+        let policies = self.context.shared.bricks.policies();
+        if policies.is_empty() {
+            return Policy::default();
         }
-        self.context.state.lock().core.pin_of(ino, &pins)
+        self.context.state.lock().core.policy_of(ino, &policies)
     }
 
     /// Removes a block that nothing names. If that fails, it is collected when the session has ended.
@@ -116,11 +116,11 @@ impl BlockWriter {
 
     /// Stores a block. Bricks that do not answer are waited for as long as the session lives.
     fn put(&self, id: BlockId, ino: InodeId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        let pin = self.pin_of(ino);
+        let policy = self.policy_of(ino);
         let mut backoff = Backoff::new();
         let mut tries = 1;
         let group = loop {
-            match self.context.shared.bricks.store_pinned(id, parts, pin) {
+            match self.context.shared.bricks.store_by(id, parts, policy) {
                 Ok(group) => break group,
                 // An earlier try has stored it, and its reply was lost.
                 Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),

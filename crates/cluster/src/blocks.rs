@@ -49,7 +49,10 @@ use lane::Lane;
 use shoal_coding::Coder;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, Pins, SessionId, Statfs, Tier};
+use shoal_types::{
+    BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, GroupId, NodeId, Policies, Policy, SessionId,
+    Statfs, Tier,
+};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -224,18 +227,13 @@ impl Inner {
 
 impl VolumeBlocks for ReplicatedBlocks {
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        self.inner.store(id, parts, None)
+        self.inner.store(id, parts, Policy::default())
     }
-    fn store_pinned(
-        &self,
-        id: BlockId,
-        parts: &[Bytes],
-        pin: Option<Tier>,
-    ) -> Result<BlockGroup, BlockError> {
-        self.inner.store(id, parts, pin)
+    fn store_by(&self, id: BlockId, parts: &[Bytes], policy: Policy) -> Result<BlockGroup, BlockError> {
+        self.inner.store(id, parts, policy)
     }
-    fn pins(&self) -> Pins {
-        self.inner.bricks.map().pins.get(&self.inner.volume).cloned().unwrap_or_default()
+    fn policies(&self) -> Policies {
+        self.inner.bricks.map().policies(self.inner.volume)
     }
     fn ops_version(&self) -> u8 {
         self.inner.bricks.map().ops_version(self.inner.volume)
@@ -277,8 +275,16 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
         self.inner.verify(id, group)
     }
-    fn has_wanted_scheme(&self, info: BlockInfo) -> bool {
-        self.inner.has_wanted_scheme(&self.inner.bricks.map(), info)
+    fn has_wanted_scheme(&self, info: BlockInfo, scheme: Option<BlockScheme>) -> bool {
+        self.inner.has_wanted_scheme(&self.inner.bricks.map(), info, scheme)
+    }
+    fn convert(
+        &self,
+        id: BlockId,
+        info: BlockInfo,
+        scheme: Option<BlockScheme>,
+    ) -> Result<BlockGroup, BlockError> {
+        self.inner.store_anew(&self.inner.bricks.map(), id, info, (info.group.tier(), scheme))
     }
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         self.inner.is_balanced(id, group)
@@ -286,8 +292,14 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         self.inner.rebalance(id, info)
     }
-    fn move_to(&self, id: BlockId, info: BlockInfo, tier: Tier) -> Result<BlockGroup, BlockError> {
-        self.inner.move_to(id, info, tier)
+    fn move_to(
+        &self,
+        id: BlockId,
+        info: BlockInfo,
+        tier: Tier,
+        scheme: Option<BlockScheme>,
+    ) -> Result<BlockGroup, BlockError> {
+        self.inner.move_to(id, info, (tier, scheme))
     }
     fn room_in(&self, tier: Tier) -> Result<Statfs, BlockError> {
         self.inner.room_in(tier)

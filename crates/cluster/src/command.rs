@@ -14,10 +14,9 @@ pub use volumes::ARBITRATED_COPIES;
 
 use crate::map::{ClusterMap, Shards, VolumeState};
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
+use shoal_types::{BlockScheme, BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::path::PathBuf;
-use volumes::Redundancy;
 
 /// Version of an encoded command.
 pub const COMMAND_VERSION: u8 = 1;
@@ -271,6 +270,19 @@ pub enum Command {
         /// Pinned inodes that no longer exist: their pins are removed.
         removed: Vec<InodeId>,
     },
+    /// Gives a directory or a file, and what is below it, a scheme of its own, or takes it away.
+    SetDirectoryScheme {
+        /// The volume.
+        volume: GroupId,
+        /// The directory or file.
+        ino: InodeId,
+        /// The scheme; `None`: it has none of its own any more.
+        scheme: Option<BlockScheme>,
+        /// Inodes that had a scheme and no longer exist: their schemes are removed.
+        removed: Vec<InodeId>,
+        /// Even if two shards of a block may be placed on one node.
+        force: bool,
+    },
 }
 
 /// The result of a command.
@@ -328,23 +340,31 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::Move { node, address } => nodes::relocate(map, *node, address),
         Command::Detach { node, force } => nodes::detach(map, *node, *force),
         Command::CreateVolume { name, id, replica, bricks, force, time } => {
-            volumes::create(map, (name, *id), Redundancy::Copies(*replica), bricks, *force, *time)
+            volumes::create(map, (name, *id), (BlockScheme::Copies(*replica), None), bricks, *force, *time)
         }
-        Command::CreateArbitrated { name, id, bricks, arbiters, force, time } => {
-            volumes::create(map, (name, *id), Redundancy::Arbitrated(arbiters), bricks, *force, *time)
-        }
+        Command::CreateArbitrated { name, id, bricks, arbiters, force, time } => volumes::create(
+            map,
+            (name, *id),
+            (BlockScheme::Copies(ARBITRATED_COPIES), Some(arbiters)),
+            bricks,
+            *force,
+            *time,
+        ),
         Command::CreateDispersed { name, id, shards, bricks, force, time } => {
-            volumes::create(map, (name, *id), Redundancy::Shards(*shards), bricks, *force, *time)
+            volumes::create(map, (name, *id), (BlockScheme::Shards(*shards), None), bricks, *force, *time)
         }
         Command::AttachTier { volume, replica, shards, bricks, force } => {
-            tiers::attach(map, *volume, volumes::redundancy(*replica, *shards), bricks, *force)
+            tiers::attach(map, *volume, BlockScheme::new(*replica, *shards), bricks, *force)
         }
         Command::DetachTier { volume, start } => tiers::detach(map, *volume, *start),
         Command::RemoveTier { volume } => tiers::remove(map, *volume),
         Command::Convert { volume, replica, shards, force } => {
-            volumes::convert(map, *volume, volumes::redundancy(*replica, *shards), *force)
+            volumes::convert(map, *volume, BlockScheme::new(*replica, *shards), *force)
         }
         Command::Pin { volume, ino, tier, removed } => tiers::pin(map, *volume, *ino, *tier, removed),
+        Command::SetDirectoryScheme { volume, ino, scheme, removed, force } => {
+            volumes::set_directory_scheme(map, *volume, (*ino, *scheme), removed, *force)
+        }
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),
         Command::SetOption { volume, key, value } => volumes::set_option(map, *volume, key, value.as_deref()),

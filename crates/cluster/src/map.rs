@@ -10,16 +10,21 @@
 
 use crate::options::OP_VERSION;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Pins, ReplicaId, Tier, Timestamp};
+pub use shoal_types::Shards;
+use shoal_types::{
+    BlockScheme, BrickId, GroupId, Incarnation, NodeId, Pins, Policies, ReplicaId, Schemes, Tier, Timestamp,
+};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Version of an encoded map with every field. A map without pins, one without tiers, and one without schemes
-/// are encoded as the versions before that, so that older nodes and clients read them. They refuse a volume
-/// that they would not know how to read.
-pub const MAP_VERSION: u8 = 5;
-/// Version 4 lacks the last field, [`ClusterMap::pins`].
+/// Version of an encoded map with every field. A map whose last fields are empty is encoded as the version
+/// before them, so that older nodes and clients read it. They refuse a volume that they would not know how to
+/// read.
+pub const MAP_VERSION: u8 = 6;
+/// Version 5 lacks the last field, [`ClusterMap::directory_schemes`].
+const MAP_VERSION_PINS: u8 = 5;
+/// Version 4 lacks [`ClusterMap::pins`], too.
 const MAP_VERSION_TIERS: u8 = 4;
 /// Version 3 lacks [`ClusterMap::tiers`], too.
 const MAP_VERSION_SCHEMES: u8 = 3;
@@ -28,7 +33,7 @@ const MAP_VERSION_COPIES: u8 = 2;
 /// The oldest version that is read. It lacks the last fields, from [`ClusterMap::runs`] on.
 const MAP_VERSION_OLDEST: u8 = 1;
 /// What versions lack at their end: empty maps, as they are encoded.
-const ADDED: [u8; 5] = [0; 5];
+const ADDED: [u8; 6] = [0; 6];
 
 /// One epoch of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -66,6 +71,8 @@ pub struct ClusterMap {
     pub tiers: BTreeMap<GroupId, HotTier>,
     /// Directories and files that are pinned to a tier. Volumes without any are not listed.
     pub pins: BTreeMap<GroupId, Pins>,
+    /// Directories and files with a scheme of their own. Volumes without any are not listed.
+    pub directory_schemes: BTreeMap<GroupId, Schemes>,
 }
 
 /// The hot tier of a volume: bricks with a scheme of their own, which new blocks are stored on.
@@ -79,29 +86,6 @@ pub struct HotTier {
     pub shards: Option<Shards>,
     /// It is being emptied: new blocks are stored on the cold tier.
     pub detaching: bool,
-}
-
-/// The scheme of a volume whose blocks are stored as shards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Shards {
-    /// Shards that give a block back.
-    pub data: u8,
-    /// Shards that may be lost.
-    pub parity: u8,
-}
-
-impl From<(u8, u8)> for Shards {
-    /// Data shards and parity shards.
-    fn from((data, parity): (u8, u8)) -> Shards {
-        Shards { data, parity }
-    }
-}
-
-impl Shards {
-    /// Shards of a block, each on a brick of its own.
-    pub fn width(self) -> usize {
-        usize::from(self.data) + usize::from(self.parity)
-    }
 }
 
 /// The part of the map that clients do not get.
@@ -260,6 +244,7 @@ impl ClusterMap {
         let mut bytes = encode(MAP_VERSION, self);
         // The last fields, from the end, and the version without each. An empty one is one byte.
         let last = [
+            (self.directory_schemes.is_empty(), MAP_VERSION_PINS),
             (self.pins.is_empty(), MAP_VERSION_TIERS),
             (self.tiers.is_empty(), MAP_VERSION_SCHEMES),
             (self.schemes.is_empty(), MAP_VERSION_COPIES),
@@ -275,9 +260,10 @@ impl ClusterMap {
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
         let lacks = match bytes.first() {
             Some(&MAP_VERSION_OLDEST) => ADDED.len(),
-            Some(&MAP_VERSION_COPIES) => 3,
-            Some(&MAP_VERSION_SCHEMES) => 2,
-            Some(&MAP_VERSION_TIERS) => 1,
+            Some(&MAP_VERSION_COPIES) => 4,
+            Some(&MAP_VERSION_SCHEMES) => 3,
+            Some(&MAP_VERSION_TIERS) => 2,
+            Some(&MAP_VERSION_PINS) => 1,
             _ => return decode(MAP_VERSION, bytes),
         };
         decode(MAP_VERSION, &[&[MAP_VERSION], &bytes[1..], &ADDED[..lacks]].concat())
@@ -346,17 +332,38 @@ impl ClusterMap {
         self.bricks_of(volume).filter(move |(id, _)| self.tier_of(volume, *id) == tier)
     }
 
-    /// The scheme of a tier; `None`: its blocks are stored as copies.
+    /// The scheme of a tier. On the cold one it is that of content whose directories have none of their own.
+    pub fn scheme_in(&self, volume: GroupId, tier: Tier) -> Option<BlockScheme> {
+        let it = self.volumes.get(&volume)?;
+        Some(match tier {
+            Tier::Cold => BlockScheme::new(it.replica, self.schemes.get(&volume).copied()),
+            Tier::Hot => self.tiers.get(&volume).map(|tier| BlockScheme::new(tier.replica, tier.shards))?,
+        })
+    }
+
+    /// All schemes that new blocks on a tier may have.
+    pub fn schemes_in(&self, volume: GroupId, tier: Tier) -> impl Iterator<Item = BlockScheme> {
+        let of_directories = self.directory_schemes.get(&volume).filter(|_| tier == Tier::Cold);
+        let of_directories = of_directories.into_iter().flat_map(|schemes| schemes.values().copied());
+        self.scheme_in(volume, tier).into_iter().chain(of_directories)
+    }
+
+    /// The shards of blocks on a tier, if there may be any. A tier never has two schemes of shards.
     pub fn shards_in(&self, volume: GroupId, tier: Tier) -> Option<Shards> {
-        match tier {
-            Tier::Cold => self.schemes.get(&volume).copied(),
-            Tier::Hot => self.tiers.get(&volume)?.shards,
-        }
+        self.schemes_in(volume, tier).find_map(BlockScheme::shards)
     }
 
     /// Whether any tier of a volume stores blocks as shards.
     pub fn has_shards(&self, volume: GroupId) -> bool {
         self.tiers_of(volume).any(|tier| self.shards_in(volume, tier).is_some())
+    }
+
+    /// What was said of directories and files of a volume.
+    pub fn policies(&self, volume: GroupId) -> Policies {
+        Policies {
+            pins: self.pins.get(&volume).cloned().unwrap_or_default(),
+            schemes: self.directory_schemes.get(&volume).cloned().unwrap_or_default(),
+        }
     }
 
     /// The tiers that a volume has.

@@ -12,7 +12,7 @@
 //! nodes than it wants copies, and then evenly.
 
 use crate::map::{BrickState, ClusterMap};
-use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockScheme, BrickId, GroupId, NodeId, Tier};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -58,13 +58,18 @@ impl Rules {
         Rules { replica: shards, per_node: per_node(map, place, shards), data, arbitrated: false }
     }
 
-    /// The rules of a volume's tier for new blocks, as far as they are long enough to be split: of its
-    /// scheme, if it has one, and of copies if not.
+    /// The rules of a volume's tier for new blocks of its own scheme, as far as they are long enough to be
+    /// split.
     pub fn of_long_blocks(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<Rules> {
-        let copies = Rules::of(map, volume, tier)?;
-        Some(map.shards_in(volume, tier).map_or(copies, |shards| {
-            Rules::of_shards(map, (volume, tier), usize::from(shards.data), shards.width())
-        }))
+        Rules::of_scheme(map, (volume, tier), map.scheme_in(volume, tier)?)
+    }
+
+    /// The rules of a volume's tier for blocks of a scheme, as far as they are long enough to be split.
+    pub fn of_scheme(map: &ClusterMap, place: (GroupId, Tier), scheme: BlockScheme) -> Option<Rules> {
+        match scheme.shards() {
+            Some(shards) => Some(Rules::of_shards(map, place, usize::from(shards.data), scheme.width())),
+            None => Rules::of(map, place.0, place.1),
+        }
     }
 
     /// The rules of a volume for a block that is in this group.

@@ -24,8 +24,13 @@ impl Tolerance {
         Some(Tolerance { data: cold.min(hot), metadata })
     }
 
+    /// The least tolerance of all schemes of a tier.
     fn data_of(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<usize> {
-        let rules = Rules::of_long_blocks(map, volume, tier)?;
+        let rules = map.schemes_in(volume, tier).filter_map(|it| Rules::of_scheme(map, (volume, tier), it));
+        rules.map(|rules| Tolerance::data_by(map, (volume, tier), rules)).min()
+    }
+
+    fn data_by(map: &ClusterMap, (volume, tier): (GroupId, Tier), rules: Rules) -> usize {
         let mut nodes = BTreeMap::<NodeId, usize>::new();
         for (_, brick) in map.bricks_in(volume, tier).filter(|(_, brick)| brick.state == BrickState::Active) {
             *nodes.entry(brick.node).or_default() += 1;
@@ -40,7 +45,7 @@ impl Tolerance {
             data => lost(*dead) + data <= rules.replica,
         };
         let survives = |dead: &usize| is_left(dead) && left(*dead) >= rules.quorum();
-        Some((1..=nodes.len()).take_while(survives).count())
+        (1..=nodes.len()).take_while(survives).count()
     }
 
     /// Any nodes, whatever they store.

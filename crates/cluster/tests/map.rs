@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use shoal_cluster::map::Shards;
 use shoal_cluster::placement::Rules;
 use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, Tolerance, apply};
-use shoal_types::limits::PINS_MAX;
-use shoal_types::{BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
+use shoal_types::limits::POLICIES_MAX;
+use shoal_types::{BlockScheme, BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -312,10 +312,49 @@ fn map_with_pins_is_of_a_version_that_older_nodes_refuse_and_their_number_is_bou
     assert_eq!(done(&other, &pin(7, None)).encode()[0], 2, "the last pin is gone");
     let removed = Command::Pin { volume, ino: InodeId(8), tier: Some(Tier::Hot), removed: vec![InodeId(7)] };
     assert_eq!(done(&other, &removed).pins[&volume].len(), 1);
-    let full = (0..PINS_MAX as u64).fold(plain, |map, ino| done(&map, &pin(ino, Some(Tier::Hot))));
+    let full = (0..POLICIES_MAX as u64).fold(plain, |map, ino| done(&map, &pin(ino, Some(Tier::Hot))));
     assert!(refused(&full, &pin(100_000, Some(Tier::Hot))).contains("pinned already"));
-    assert_eq!(done(&full, &pin(0, Some(Tier::Cold))).pins[&volume].len(), PINS_MAX);
+    assert_eq!(done(&full, &pin(0, Some(Tier::Cold))).pins[&volume].len(), POLICIES_MAX);
     assert!(done(&full, &Command::DeleteVolume { volume }).pins.is_empty());
+}
+
+#[test]
+fn directory_gets_only_a_scheme_that_survives_as_many_losses_and_is_the_only_one_in_shards() {
+    let map = cluster(8);
+    let plain = done(&map, &volume(&map, 3));
+    let id = GroupId(9);
+    let set = |ino, scheme: Option<BlockScheme>| {
+        let (ino, removed) = (InodeId(ino), Vec::new());
+        Command::SetDirectoryScheme { volume: id, ino, scheme, removed, force: false }
+    };
+    let shards = |data, parity| Some(BlockScheme::Shards(Shards { data, parity }));
+    let with = done(&plain, &set(7, shards(4, 2)));
+    let bytes = with.encode();
+    assert_eq!((bytes[0], ClusterMap::decode(&bytes)), (6, Ok(with.clone())));
+    assert!(ClusterMap::decode(&[&[5], &bytes[1..]].concat()).is_err(), "it has more than version 5 has");
+    assert!(with.has_shards(id) && !plain.has_shards(id));
+    assert_eq!(with.scheme_in(id, Tier::Cold), Some(BlockScheme::Copies(3)));
+    let without = |ino| done(&with, &set(ino, None));
+    assert_eq!((without(7).encode()[0], without(8).directory_schemes.len()), (2, 1));
+    assert!(refused(&with, &set(8, shards(5, 2))).contains("two schemes of shards"));
+    assert!(done(&with, &set(7, shards(5, 2))).has_shards(id), "nothing else is in shards");
+    assert!(refused(&plain, &set(7, shards(4, 1))).contains("use `replica 3` or `redundancy 2`"));
+    assert!(refused(&plain, &set(7, shards(9, 2))).contains("needs 11 bricks"));
+    // The volume is converted to the same shards, and then the directory may stay as it was.
+    let convert = |data| Command::Convert {
+        volume: id,
+        replica: 0,
+        shards: Some(Shards { data, parity: 2 }),
+        force: false,
+    };
+    assert!(refused(&with, &convert(5)).contains("two schemes of shards"));
+    let sharded = done(&done(&with, &convert(4)), &set(8, Some(BlockScheme::Copies(3))));
+    assert_eq!(sharded.directory_schemes[&id].len(), 2);
+    let drain = |count| Command::Drain { volume: id, bricks: sharded.volumes[&id].bricks[..count].to_vec() };
+    assert!(refused(&with, &drain(3)).contains("on 6 bricks"), "the widest scheme decides");
+    let full = (0..POLICIES_MAX as u64).fold(plain, |map, ino| done(&map, &set(ino, shards(4, 2))));
+    assert!(refused(&full, &set(100_000, shards(4, 2))).contains("have a scheme already"));
+    assert!(done(&full, &Command::DeleteVolume { volume: id }).directory_schemes.is_empty());
 }
 
 #[test]

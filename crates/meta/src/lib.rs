@@ -90,7 +90,7 @@ mod storage;
 mod tasks;
 
 pub use background::heal::healing_order;
-pub use background::pins::PinState;
+pub use background::policies::PolicyState;
 pub use background::tier::{Move, Reason};
 pub use digest::digest;
 pub use disk::OpenError;

@@ -247,6 +247,13 @@ pub const PIN_LIST_BYTES: usize = 64 << 10;
 /// Blocks that are known to be pinned cold; about 24 bytes each. Reads may bring others to the hot tier,
 /// until the next visit.
 pub const PINNED_COLD_MAX: usize = 1 << 20;
+/// Directories that a search for policies remembers; about 48 bytes each.
+pub const POLICY_PARENTS_MAX: usize = 1 << 16;
+/// Records of files that a walk for schemes reads at once.
+pub const SCHEME_READ_PAGE: usize = 1024;
+/// Blocks of several extents that a walk for schemes remembers; about 24 bytes each. Further ones keep the
+/// scheme that they have.
+pub const SCHEME_SHARED_MAX: usize = 1 << 20;
 /// Blocks on the hot tier that are counted for a report: a second or so.
 pub const HOT_COUNT_MAX: u64 = 1 << 20;
 /// Records of blocks read from the store at a time.

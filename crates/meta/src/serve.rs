@@ -1,6 +1,7 @@
 //! The service: what clients request.
 
-use crate::background::pins::PinState;
+use crate::background::policies::PolicyState;
+use crate::background::schemes::SchemeWalk;
 use crate::background::tier::Move;
 use crate::limits::*;
 use crate::losses::{Counter, Losses};
@@ -15,7 +16,9 @@ use shoal_namespace::{Command, Outcome, query};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::JoinHandle;
-use shoal_types::{BlockId, BlockInfo, BrickId, Errno, InodeId, SessionId, Statfs, Tier, Timestamp};
+use shoal_types::{
+    BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, Errno, InodeId, SessionId, Statfs, Tier, Timestamp,
+};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Grant, GrantReply,
     LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, Reclaim,
@@ -150,8 +153,14 @@ impl Server {
     }
 
     /// The pin that decides for an inode, and the pins that decide for nothing any more.
-    pub fn pin_of(&self, ino: InodeId) -> Result<PinState, MetaError> {
+    pub fn pin_of(&self, ino: InodeId) -> Result<PolicyState<Tier>, MetaError> {
         self.shared.pin_of(ino)
+    }
+
+    /// The scheme of an inode or of the nearest directory above it, and the schemes that decide for nothing
+    /// any more.
+    pub fn scheme_of(&self, ino: InodeId) -> Result<PolicyState<BlockScheme>, MetaError> {
+        self.shared.scheme_of(ino)
     }
 
     /// Blocks and bytes on each brick according to the namespace, garbage that is not deleted yet included. A
@@ -168,19 +177,33 @@ impl Server {
         Ok(found)
     }
 
-    /// How the blocks in use are stored, those on the hot tier left out. Reads the records of all blocks.
+    /// How the blocks in use are stored, those on the hot tier left out. Reads the records of all blocks, and
+    /// of all files if directories have schemes of their own.
     pub fn schemes(&self) -> Result<Vec<SchemeUse>, MetaError> {
-        let mut found = BTreeMap::<(usize, usize), SchemeUse>::new();
+        let shared = &self.shared;
+        let schemes = shared.bricks.policies().schemes;
+        let key = |group: &BlockGroup| (group.data_shards() as u8, group.all_shards() as u8);
+        let mut found = BTreeMap::<(u8, u8), SchemeUse>::new();
         self.each_block(|_, BlockRecord { info, refs, .. }| {
             if *refs == 0 || info.group.tier() == Tier::Hot {
                 return;
             }
-            let (data, all) = (info.group.data_shards(), info.group.all_shards());
-            let of = found.entry((data, all)).or_default();
-            (of.data, of.all) = (data as u8, all as u8);
+            let of = found.entry(key(&info.group)).or_default();
+            (of.data, of.all) = key(&info.group);
             (of.blocks, of.bytes) = (of.blocks + 1, of.bytes + u64::from(info.len));
-            of.unwanted_blocks += u64::from(!self.shared.bricks.has_wanted_scheme(*info));
+            if schemes.is_empty() {
+                of.unwanted_blocks += u64::from(!shared.bricks.has_wanted_scheme(*info, None));
+            }
         })?;
+        if !schemes.is_empty() {
+            let (mut walk, state) = (SchemeWalk::new(schemes), shared.store.snapshot());
+            let mut count = |_: BlockId, info: BlockInfo, scheme: Option<BlockScheme>| {
+                if info.group.tier() == Tier::Cold && !shared.bricks.has_wanted_scheme(info, scheme) {
+                    found.entry(key(&info.group)).or_default().unwanted_blocks += 1;
+                }
+            };
+            while shared.tree(walk.step(&state, &mut count))? {}
+        }
         Ok(found.into_values().collect())
     }
 

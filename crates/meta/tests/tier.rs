@@ -6,8 +6,8 @@ use bytes::Bytes;
 use shoal_meta::{Reason, Server, TierSettings, offline};
 use shoal_namespace::{heat, query};
 use shoal_types::{
-    BlockGroup, BlockId, BlockInfo, BrickId, Extent, FileKind, InodeId, Pins, SessionId, Statfs, Tier,
-    Timestamp,
+    BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, Extent, FileKind, InodeId, Pins, Policies,
+    SessionId, Statfs, Tier, Timestamp,
 };
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
@@ -96,7 +96,13 @@ impl VolumeBlocks for Tiers {
     fn mend(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         Ok(info.group)
     }
-    fn move_to(&self, id: BlockId, info: BlockInfo, tier: Tier) -> Result<BlockGroup, BlockError> {
+    fn move_to(
+        &self,
+        id: BlockId,
+        info: BlockInfo,
+        tier: Tier,
+        _: Option<BlockScheme>,
+    ) -> Result<BlockGroup, BlockError> {
         self.tries.fetch_add(1, Ordering::SeqCst);
         self.wait();
         if self.fails.load(Ordering::SeqCst) {
@@ -111,8 +117,8 @@ impl VolumeBlocks for Tiers {
         let used = self.used_percent.load(Ordering::SeqCst) as u64;
         Ok(Statfs { total_bytes: 1_000_000, free_bytes: (100 - used) * 10_000, ..Statfs::default() })
     }
-    fn pins(&self) -> Pins {
-        self.pins.lock().expect("lock").clone()
+    fn policies(&self) -> Policies {
+        Policies { pins: self.pins.lock().expect("lock").clone(), ..Policies::default() }
     }
     fn reads(&self) -> Result<BTreeMap<BlockId, u32>, BlockError> {
         Ok(std::mem::take(&mut *self.reads.lock().expect("lock")))

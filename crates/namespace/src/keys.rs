@@ -296,6 +296,10 @@ pub fn singleton(which: Singleton) -> Vec<u8> {
     key(SINGLETON, &[], which.word())
 }
 
+/// All inodes, each with its extended attributes and its extents.
+pub fn inodes_range() -> KeyRange {
+    (vec![INODE], vec![INODE + 1])
+}
 /// Everything about an inode: its record, its extended attributes, its extents.
 pub fn file_range(ino: InodeId) -> KeyRange {
     (part(ino, PART_INODE, &[]), part(ino, PART_END, &[]))

@@ -9,7 +9,7 @@ mod list;
 mod reply;
 mod work;
 
-pub use content::extents;
+pub use content::{References, extents, references};
 pub use file::{holders, inode, lookup, record, resolve};
 pub use list::{list, name_of, subdirectories, walk};
 pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch, WalkEntry, WalkReply};

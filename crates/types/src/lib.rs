@@ -12,7 +12,8 @@ mod id;
 pub mod limits;
 mod name;
 mod origin;
-mod pins;
+mod policies;
+mod scheme;
 mod size;
 mod time;
 
@@ -23,6 +24,7 @@ pub use group::{BRICK_NUMBER_MAX, BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYT
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError, XattrName, XattrNameError};
 pub use origin::{Origin, Process};
-pub use pins::{Pins, nearest_pin};
+pub use policies::{InodePolicies, Pins, Policies, Policy, Schemes, nearest_policy};
+pub use scheme::{BlockScheme, Shards};
 pub use size::parse_bytes;
 pub use time::Timestamp;

@@ -11,10 +11,11 @@ pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of names and values of one inode's extended attributes together, so that an inode always fits a
 /// reply.
 pub const XATTR_TOTAL_BYTES_MAX: usize = 256 << 10;
-/// Pinned directories and files of one volume: the cluster map has them, which every process keeps.
-pub const PINS_MAX: usize = 256;
-/// Directories above a file among which its pin is looked for; the kernel takes paths of 4096 bytes.
-pub const PIN_DEPTH_MAX: usize = 2048;
+/// Directories and files of one volume with a policy of one kind: the cluster map has them, which every
+/// process keeps.
+pub const POLICIES_MAX: usize = 256;
+/// Directories above a file among which its policy is looked for; the kernel takes paths of 4096 bytes.
+pub const POLICY_DEPTH_MAX: usize = 2048;
 /// Largest block of content, in bytes.
 pub const BLOCK_BYTES_MAX: u32 = 4 << 20;
 /// Content up to this size is kept inline in the namespace by default, in bytes.

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_namespace::codec::OPS_VERSION;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Pins, SessionId, Statfs, Tier};
+use shoal_types::{
+    BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, Policies, Policy, SessionId, Statfs, Tier,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -183,20 +185,16 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// fewer, but never too few to survive the next failure. Returns the bricks that have the block durably.
     /// Storing the same block again is allowed.
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError>;
-    /// [`store`](Self::store) for content that is pinned to a tier; `None`: it is not pinned. What is pinned
-    /// cold is stored there, anything else on the hot tier if there is one that has room.
-    fn store_pinned(
-        &self,
-        id: BlockId,
-        parts: &[Bytes],
-        pin: Option<Tier>,
-    ) -> Result<BlockGroup, BlockError> {
-        let _ = pin;
+    /// [`store`](Self::store) as the policy of the block's file says. What is pinned cold is stored there,
+    /// anything else on the hot tier if there is one that has room. On the cold tier the file's scheme
+    /// decides.
+    fn store_by(&self, id: BlockId, parts: &[Bytes], policy: Policy) -> Result<BlockGroup, BlockError> {
+        let _ = policy;
         self.store(id, parts)
     }
-    /// The pinned directories and files of the volume, as far as they are known here.
-    fn pins(&self) -> Pins {
-        Pins::new()
+    /// What was said of directories and files of the volume, as far as that is known here.
+    fn policies(&self) -> Policies {
+        Policies::default()
     }
     /// The version of operations that all servers and mounts of the volume know ([`OPS_VERSION`]), as far as
     /// that is known here.
@@ -250,27 +248,47 @@ pub trait VolumeBlocks: Send + Sync + 'static {
         let _ = id;
         group
     }
-    /// Whether a block is in copies or in shards as a new block of its length would be.
-    fn has_wanted_scheme(&self, info: BlockInfo) -> bool {
-        let _ = info;
+    /// Whether a block is in copies or in shards as a new block of its length would be. `scheme`: that of its
+    /// file on the cold tier; `None`: the volume's.
+    fn has_wanted_scheme(&self, info: BlockInfo, scheme: Option<BlockScheme>) -> bool {
+        let _ = (info, scheme);
         true
+    }
+    /// Stores a whole block anew on its tier, in another scheme, and has its bricks check what they stored.
+    /// `scheme` is that of [`has_wanted_scheme`](Self::has_wanted_scheme). Returns the group that has it
+    /// then. The caller continues as after [`mend`](Self::mend).
+    fn convert(
+        &self,
+        id: BlockId,
+        info: BlockInfo,
+        scheme: Option<BlockScheme>,
+    ) -> Result<BlockGroup, BlockError> {
+        let _ = (id, scheme);
+        Ok(info.group)
     }
     /// Whether a block is where placement would put it today.
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         let _ = (id, group);
         true
     }
-    /// Copies a whole block to where placement would put it today, as copies or as shards, whichever the
-    /// volume wants. Returns the group that has it then, or the old one if that cannot be done now. The
-    /// caller continues as after [`mend`](Self::mend).
+    /// Copies a whole block to where placement would put it today, in the scheme that it has. Returns the
+    /// group that has it then, or the old one if that cannot be done now. The caller continues as after
+    /// [`mend`](Self::mend).
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let _ = id;
         Ok(info.group)
     }
     /// Copies a block to the other tier, whole, and has its bricks check what they stored. Returns the group
-    /// that has it there. The caller continues as after [`mend`](Self::mend).
-    fn move_to(&self, id: BlockId, info: BlockInfo, tier: Tier) -> Result<BlockGroup, BlockError> {
-        let _ = (id, tier);
+    /// that has it there. The caller continues as after [`mend`](Self::mend). `scheme` is that of
+    /// [`has_wanted_scheme`](Self::has_wanted_scheme).
+    fn move_to(
+        &self,
+        id: BlockId,
+        info: BlockInfo,
+        tier: Tier,
+        scheme: Option<BlockScheme>,
+    ) -> Result<BlockGroup, BlockError> {
+        let _ = (id, tier, scheme);
         Ok(info.group)
     }
     /// [`room`](Self::room) on one tier.

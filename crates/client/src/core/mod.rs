@@ -48,7 +48,7 @@ pub(crate) use retry_reservations::UNKNOWN_THREAD;
 use rights::Rights;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Dentry, Fault, Op, ops};
-use shoal_types::{BatchSeq, Errno, InodeId, Name, Pins, SessionId, Tier, nearest_pin};
+use shoal_types::{BatchSeq, Errno, InodeId, Name, Policies, Policy, SessionId};
 use shoal_wire::Want;
 use std::convert::Infallible;
 use std::ops::Range;
@@ -297,10 +297,10 @@ impl Core {
         }
     }
 
-    /// The tier that a file is pinned to, as far as the directories above it are cached.
-    pub(crate) fn pin_of(&self, ino: InodeId, pins: &Pins) -> Option<Tier> {
+    /// What was said of a file, as far as the directories above it are cached.
+    pub(crate) fn policy_of(&self, ino: InodeId, policies: &Policies) -> Policy {
         let parent = |at| Ok::<_, Infallible>(self.cache.peek(at).map(|node| node.inode.parent));
-        nearest_pin(pins, ino, parent).unwrap_or_default().map(|(_, tier)| tier)
+        policies.of(ino, parent).unwrap_or_default()
     }
 
     /// The number for a new inode.

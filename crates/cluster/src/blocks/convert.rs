@@ -7,22 +7,39 @@
 
 use super::call::Calls;
 use super::store::Target;
-use super::{Inner, names};
+use super::{Inner, names, unknown_volume};
 use crate::limits::{STORE_WAIT_MAX, SURVEY_WAIT_MAX};
 use crate::map::ClusterMap;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::time::Instant;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, Tier};
 use shoal_wire::BlockError;
 use std::sync::Arc;
 
 impl Inner {
+    /// The scheme of blocks on a tier. `scheme`: that of their files, which decides on the cold tier.
+    pub(super) fn scheme_on(
+        &self,
+        map: &ClusterMap,
+        tier: Tier,
+        scheme: Option<BlockScheme>,
+    ) -> Result<BlockScheme, BlockError> {
+        let of_file = scheme.filter(|_| tier == Tier::Cold);
+        of_file.or_else(|| map.scheme_in(self.volume, tier)).ok_or_else(unknown_volume)
+    }
+
     /// Whether a block is in copies or in shards as a new block of its length would be on its tier.
-    pub(super) fn has_wanted_scheme(&self, map: &ClusterMap, info: BlockInfo) -> bool {
+    pub(super) fn has_wanted_scheme(
+        &self,
+        map: &ClusterMap,
+        info: BlockInfo,
+        scheme: Option<BlockScheme>,
+    ) -> bool {
         if mistake("leave blocks in their old scheme") {
             return true;
         }
-        let wanted = self.scheme_for(map, info.group.tier(), u64::from(info.len));
+        let Ok(scheme) = self.scheme_on(map, info.group.tier(), scheme) else { return true };
+        let wanted = self.shards_for(scheme, u64::from(info.len));
         let wanted = wanted.map_or((0, 0), |scheme| (scheme.data(), scheme.shards()));
         wanted == (info.group.data_shards(), info.group.all_shards())
     }
@@ -33,14 +50,15 @@ impl Inner {
         map: &ClusterMap,
         id: BlockId,
         info: BlockInfo,
-        tier: Tier,
+        (tier, scheme): (Tier, Option<BlockScheme>),
     ) -> Result<BlockGroup, BlockError> {
+        let scheme = self.scheme_on(map, tier, scheme)?;
         let content = self.fetch(id, info.group, 0, info.len)?;
         if mistake("delete a block before it is in its new place") {
             self.discard(&[(id, info.group)])?;
         }
         let whole = !mistake("take a part of a new place for all of it");
-        let target = Target { tier, whole, wait_max: STORE_WAIT_MAX };
+        let target = Target { tier, scheme, whole, wait_max: STORE_WAIT_MAX };
         let stored = self.store_on(map, target, id, &[content])?;
         let stored = match map.tiers.get(&self.volume) {
             Some(hot) if tier == Tier::Hot => stored.on_hot_tier(hot.replica),

@@ -89,9 +89,6 @@ impl Inner {
         info: BlockInfo,
     ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        if !self.has_wanted_scheme(&map, info) {
-            return self.store_anew(&map, id, info, info.group.tier());
-        }
         if info.group.is_sharded() {
             return self.rebalance_shards(&map, id, info.group);
         }

@@ -14,15 +14,15 @@ use crate::placement::{self, Candidate, Load, Rules};
 use bytes::{Bytes, BytesMut};
 use shoal_coding::{Layout, Scheme};
 use shoal_runtime::planted::mistake;
-use shoal_types::{BlockGroup, BlockId, BrickId, SHARD_COLUMN_BYTES, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockScheme, BrickId, SHARD_COLUMN_BYTES};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Inner {
-    /// The scheme for a new block of this length; `None`: it is stored as copies.
-    pub(super) fn scheme_for(&self, map: &ClusterMap, tier: Tier, len: u64) -> Option<Scheme> {
-        let shards = map.shards_in(self.volume, tier).filter(|_| len >= self.bricks.sharded_bytes_min())?;
+    /// The shards of a block of this length; `None`: it is stored as copies.
+    pub(super) fn shards_for(&self, scheme: BlockScheme, len: u64) -> Option<Scheme> {
+        let shards = scheme.shards().filter(|_| len >= self.bricks.sharded_bytes_min())?;
         Scheme::new(usize::from(shards.data), usize::from(shards.parity))
     }
 

@@ -9,23 +9,26 @@ use crate::placement::{Candidate, Load, Rules};
 use bytes::Bytes;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{BlockGroup, BlockId, BrickId, NodeId, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockScheme, BrickId, NodeId, Policy, Tier};
 use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
 
 impl Inner {
-    /// Stores a new block. `pin`: the tier that its file is pinned to, if it is.
+    /// Stores a new block as the policy of its file says.
     pub(super) fn store(
         self: &Arc<Inner>,
         id: BlockId,
         parts: &[Bytes],
-        pin: Option<Tier>,
+        policy: Policy,
     ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        let hot = if pin == Some(Tier::Cold) { None } else { self.store_hot(&map, id, parts) };
+        let hot = if policy.tier == Some(Tier::Cold) { None } else { self.store_hot(&map, id, parts) };
         match hot {
             Some(group) => Ok(group),
-            None => self.store_on(&map, Target::cold(), id, parts),
+            None => {
+                let scheme = self.scheme_on(&map, Tier::Cold, policy.scheme)?;
+                self.store_on(&map, Target::cold(scheme), id, parts)
+            }
         }
     }
 
@@ -38,7 +41,7 @@ impl Inner {
         parts: &[Bytes],
     ) -> Result<BlockGroup, BlockError> {
         let len = parts.iter().map(|part| part.len() as u64).sum();
-        if let Some(scheme) = self.scheme_for(map, target.tier, len) {
+        if let Some(scheme) = self.shards_for(target.scheme, len) {
             return self.store_shards((map, target), (id, scheme), parts);
         }
         let rules = self.rules(map, target.tier)?;
@@ -78,6 +81,7 @@ impl Inner {
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub(super) tier: Tier,
+    pub(super) scheme: BlockScheme,
     /// Only all copies or shards are enough.
     pub(super) whole: bool,
     /// The attempt fails after this long.
@@ -86,8 +90,8 @@ pub(super) struct Target {
 
 impl Target {
     /// Where a new block goes if there is no hot tier for it.
-    pub(super) fn cold() -> Target {
-        Target { tier: Tier::Cold, whole: false, wait_max: STORE_WAIT_MAX }
+    pub(super) fn cold(scheme: BlockScheme) -> Target {
+        Target { tier: Tier::Cold, scheme, whole: false, wait_max: STORE_WAIT_MAX }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::limits::{HOT_FREE_PART, HOT_STORE_WAIT_MAX, ROOM_LOW_BYTES};
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, Tier};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ impl Inner {
         if !self.has_room_on_hot(map, id, len) {
             return None;
         }
-        let target = Target { tier: Tier::Hot, whole: true, wait_max: HOT_STORE_WAIT_MAX };
+        let scheme = map.scheme_in(self.volume, Tier::Hot)?;
+        let target = Target { tier: Tier::Hot, scheme, whole: true, wait_max: HOT_STORE_WAIT_MAX };
         match self.store_on(map, target, id, parts) {
             Ok(group) => Some(group.on_hot_tier(tier.replica)),
             Err(error) => {
@@ -54,12 +55,12 @@ impl Inner {
         self: &Arc<Inner>,
         id: BlockId,
         info: BlockInfo,
-        tier: Tier,
+        (tier, scheme): (Tier, Option<BlockScheme>),
     ) -> Result<BlockGroup, BlockError> {
         if info.group.tier() == tier {
             return Ok(info.group);
         }
-        self.store_anew(&self.bricks.map(), id, info, tier)
+        self.store_anew(&self.bricks.map(), id, info, (tier, scheme))
     }
 
     /// How often blocks were read from the bricks since the last call: of copies all reads, of shards those

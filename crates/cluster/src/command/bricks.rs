@@ -2,8 +2,7 @@
 
 use super::{Applied, Outcome, volume_mut};
 use crate::map::{Brick, BrickState, ClusterMap};
-use crate::placement::Rules;
-use shoal_types::{BRICK_NUMBER_MAX, BrickId, GroupId, NodeId, Tier};
+use shoal_types::{BRICK_NUMBER_MAX, BlockScheme, BrickId, GroupId, NodeId, Tier};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +71,7 @@ fn check_own(map: &mut ClusterMap, volume: GroupId, bricks: &[BrickId]) -> Resul
 /// Checks that enough bricks of each tier are left without these.
 fn check_rest(map: &ClusterMap, volume: GroupId, without: &[BrickId]) -> Result<(), String> {
     for tier in map.tiers_of(volume) {
-        let width = Rules::of_long_blocks(map, volume, tier).map_or(0, |rules| rules.replica);
+        let width = map.schemes_in(volume, tier).map(BlockScheme::width).max().unwrap_or(0);
         let stays =
             |(id, brick): &(BrickId, &Brick)| brick.state == BrickState::Active && !without.contains(id);
         let left = map.bricks_in(volume, tier).filter(stays).count();

@@ -1,17 +1,17 @@
 //! The hot tier of a volume: attach, empty and remove.
 
-use super::volumes::Redundancy;
+use super::volumes::check_scheme;
 use super::{Applied, Outcome, bricks, volume_mut};
 use crate::map::{BrickState, ClusterMap, HotTier};
-use shoal_types::limits::PINS_MAX;
-use shoal_types::{GroupId, InodeId, NodeId, Tier};
+use shoal_types::limits::POLICIES_MAX;
+use shoal_types::{BlockScheme, GroupId, InodeId, NodeId, Tier};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub(super) fn attach(
     map: &mut ClusterMap,
     volume: GroupId,
-    redundancy: Redundancy<'_>,
+    scheme: BlockScheme,
     places: &[(NodeId, PathBuf)],
     force: bool,
 ) -> Applied {
@@ -19,22 +19,22 @@ pub(super) fn attach(
     if map.tiers.contains_key(&volume) {
         return Err(format!("volume {name} has a hot tier already: `shoal volume tier {name} status`"));
     }
-    redundancy.check()?;
-    let (words, width) = (redundancy.words(), redundancy.width());
+    check_scheme(scheme)?;
+    let width = scheme.width();
     if places.len() < width {
-        return Err(format!("{words} needs {width} bricks at least, and here are {}", places.len()));
+        return Err(format!("{scheme} needs {width} bricks at least, and here are {}", places.len()));
     }
     let nodes: BTreeSet<NodeId> = places.iter().map(|(node, _)| *node).collect();
     if nodes.len() < width && !force {
         return Err(format!(
-            "{words} needs bricks on {width} nodes, and these are on {}: say `force` if that is what you want",
+            "{scheme} needs bricks on {width} nodes, and these are on {}: say `force` if that is what you want",
             nodes.len()
         ));
     }
     let Outcome::Bricks(added) = bricks::add(map, volume, places)? else {
         return Err("the bricks were not added".into());
     };
-    let (replica, shards) = (redundancy.copies(), redundancy.shards());
+    let (replica, shards) = (scheme.copies(), scheme.shards());
     let bricks = added.iter().copied().collect();
     map.tiers.insert(volume, HotTier { bricks, replica, shards, detaching: false });
     Ok(Outcome::Bricks(added))
@@ -82,9 +82,9 @@ pub(super) fn pin(
         Some(tier) => drop(pins.insert(ino, tier)),
         None => drop(pins.remove(&ino)),
     }
-    if pins.len() > PINS_MAX {
+    if pins.len() > POLICIES_MAX {
         return Err(format!(
-            "{PINS_MAX} directories and files are pinned already; pin a directory above several of them, or remove a pin \
+            "{POLICIES_MAX} directories and files are pinned already; pin a directory above several of them, or remove a pin \
              with `shoal tier pin PATH auto`"
         ));
     }

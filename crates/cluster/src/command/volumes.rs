@@ -6,89 +6,37 @@ use crate::options;
 use crate::tolerance::Tolerance;
 use shoal_coding::Scheme;
 use shoal_coding::limits::{DATA_SHARDS_MAX, DATA_SHARDS_MIN, PARITY_SHARDS_MAX};
-use shoal_types::{GROUP_BRICKS_MAX, GroupId, NodeId, Tier, Timestamp};
+use shoal_types::limits::POLICIES_MAX;
+use shoal_types::{BlockScheme, GROUP_BRICKS_MAX, GroupId, InodeId, NodeId, Tier, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Copies of a block in a volume with arbiters.
 pub const ARBITRATED_COPIES: u8 = 2;
 
-/// How a new volume stores its blocks.
-#[derive(Clone, Copy)]
-pub(super) enum Redundancy<'a> {
-    /// As copies.
-    Copies(u8),
-    /// As two copies, with nodes that keep metadata and no blocks.
-    Arbitrated(&'a [NodeId]),
-    /// As shards.
-    Shards(Shards),
-}
-
-impl Redundancy<'_> {
-    /// Copies of a block that is not stored as shards.
-    pub(super) fn copies(self) -> u8 {
-        match self {
-            Redundancy::Copies(copies) => copies,
-            Redundancy::Arbitrated(_) => ARBITRATED_COPIES,
-            Redundancy::Shards(shards) => shards.parity + 1,
-        }
-    }
-
-    /// The scheme, if blocks are stored as shards.
-    pub(super) fn shards(self) -> Option<Shards> {
-        match self {
-            Redundancy::Shards(shards) => Some(shards),
-            _ => None,
-        }
-    }
-
-    /// Bricks of one block.
-    pub(super) fn width(self) -> usize {
-        match self {
-            Redundancy::Shards(shards) => shards.width(),
-            _ => usize::from(self.copies()),
-        }
-    }
-
-    /// As an administrator writes it.
-    pub(super) fn words(self) -> String {
-        match self {
-            Redundancy::Shards(shards) => {
-                format!("disperse {} redundancy {}", shards.width(), shards.parity)
+/// Checks the numbers of a scheme.
+pub(super) fn check_scheme(scheme: BlockScheme) -> Result<(), String> {
+    match scheme {
+        BlockScheme::Shards(Shards { data, parity }) => {
+            if Scheme::new(usize::from(data), usize::from(parity)).is_some() {
+                return Ok(());
             }
-            _ => format!("replica {}", self.copies()),
+            Err(format!(
+                "{data}+{parity}: a block has {DATA_SHARDS_MIN} to {DATA_SHARDS_MAX} data shards and 1 to \
+                 {PARITY_SHARDS_MAX} parity shards"
+            ))
         }
+        BlockScheme::Copies(copies) => match usize::from(copies) {
+            1..=GROUP_BRICKS_MAX => Ok(()),
+            _ => Err(format!("{scheme}: a block has 1 to {GROUP_BRICKS_MAX} copies")),
+        },
     }
-
-    /// Checks its numbers.
-    pub(super) fn check(self) -> Result<(), String> {
-        match self {
-            Redundancy::Shards(Shards { data, parity }) => {
-                if Scheme::new(usize::from(data), usize::from(parity)).is_some() {
-                    return Ok(());
-                }
-                Err(format!(
-                    "{data}+{parity}: a block has {DATA_SHARDS_MIN} to {DATA_SHARDS_MAX} data shards and 1 to \
-                     {PARITY_SHARDS_MAX} parity shards"
-                ))
-            }
-            _ => match usize::from(self.copies()) {
-                1..=GROUP_BRICKS_MAX => Ok(()),
-                _ => Err(format!("{}: a block has 1 to {GROUP_BRICKS_MAX} copies", self.words())),
-            },
-        }
-    }
-}
-
-/// Copies, or shards if there is a scheme for them.
-pub(super) fn redundancy(replica: u8, shards: Option<Shards>) -> Redundancy<'static> {
-    shards.map_or(Redundancy::Copies(replica), Redundancy::Shards)
 }
 
 pub(super) fn create(
     map: &mut ClusterMap,
     (name, id): (&str, GroupId),
-    redundancy: Redundancy<'_>,
+    (scheme, arbiters): (BlockScheme, Option<&[NodeId]>),
     places: &[(NodeId, PathBuf)],
     force: bool,
     time: Timestamp,
@@ -100,17 +48,17 @@ pub(super) fn create(
     if id == GroupId::CLUSTER || map.volumes.contains_key(&id) {
         return Err("the volume's identity is taken; try again".into());
     }
-    redundancy.check()?;
-    let (words, width, replica) = (redundancy.words(), redundancy.width(), redundancy.copies());
+    check_scheme(scheme)?;
+    let width = scheme.width();
     if places.len() < width {
-        return Err(format!("{words} needs {width} bricks at least, and here are {}", places.len()));
+        return Err(format!("{scheme} needs {width} bricks at least, and here are {}", places.len()));
     }
     let nodes: BTreeSet<NodeId> = places.iter().map(|(node, _)| *node).collect();
     map.volumes.insert(
         id,
         Volume {
             name: name.to_owned(),
-            replica,
+            replica: scheme.copies(),
             state: VolumeState::Created,
             replicas: Vec::new(),
             bricks: Vec::new(),
@@ -119,14 +67,14 @@ pub(super) fn create(
             rebalance: 0,
         },
     );
-    map.schemes.extend(redundancy.shards().map(|shards| (id, shards)));
+    map.schemes.extend(scheme.shards().map(|shards| (id, shards)));
     bricks::add(map, id, places)?;
-    if let Redundancy::Arbitrated(arbiters) = redundancy {
+    if let Some(arbiters) = arbiters {
         check_arbiters(map, &nodes, arbiters)?;
         map.arbiters.insert(id, arbiters.iter().copied().collect());
     }
     replicas::arrange(map);
-    check_nodes(map, id, redundancy, nodes.len(), force)?;
+    check_nodes(map, id, scheme, nodes.len(), force)?;
     Ok(Outcome::Volume(id))
 }
 
@@ -134,22 +82,22 @@ pub(super) fn create(
 fn check_nodes(
     map: &ClusterMap,
     id: GroupId,
-    redundancy: Redundancy<'_>,
+    scheme: BlockScheme,
     nodes: usize,
     force: bool,
 ) -> Result<(), String> {
-    let (words, width) = (redundancy.words(), redundancy.width());
+    let width = scheme.width();
     let survives = Tolerance::of(map, id).unwrap_or_default();
     if nodes < width && !force {
-        let what = if redundancy.shards().is_some() { "shards" } else { "copies" };
+        let what = if scheme.shards().is_some() { "shards" } else { "copies" };
         return Err(format!(
-            "{words} needs bricks on {width} nodes, and these are on {nodes}: two {what} on one node die together \
+            "{scheme} needs bricks on {width} nodes, and these are on {nodes}: two {what} on one node die together \
              ({survives}); say `force` if that is what you want"
         ));
     }
-    if redundancy.copies() > 1 && survives.nodes() == 0 && !force {
-        let advice = match redundancy {
-            Redundancy::Shards(_) => format!("Use bricks on {} nodes", width + 1),
+    if scheme.copies() > 1 && survives.nodes() == 0 && !force {
+        let advice = match scheme {
+            BlockScheme::Shards(_) => format!("Use bricks on {} nodes", width + 1),
             _ => "Use three nodes: `replica 3`, or `replica 2 arbiter 1` with a third node that keeps metadata and no blocks"
                 .to_owned(),
         };
@@ -161,54 +109,99 @@ fn check_nodes(
 }
 
 /// Changes how a volume stores its blocks. The number of copies of short blocks stays, since the metadata
-/// group knows it as the one that blocks are healed to. A scheme of shards is replaced by copies first: a
-/// brick that repairs a shard by itself takes it to be of the volume's only scheme.
-pub(super) fn convert(map: &mut ClusterMap, id: GroupId, redundancy: Redundancy<'_>, force: bool) -> Applied {
-    redundancy.check()?;
-    let (words, width) = (redundancy.words(), redundancy.width());
-    let volume = volume_mut(map, id)?;
-    let (name, copies) = (volume.name.clone(), volume.replica);
+/// group knows it as the one that blocks are healed to.
+pub(super) fn convert(map: &mut ClusterMap, id: GroupId, scheme: BlockScheme, force: bool) -> Applied {
+    let name = volume_mut(map, id)?.name.clone();
+    check_conversion(map, id, scheme)?;
+    if map.scheme_in(id, Tier::Cold) == Some(scheme) {
+        return Err(format!(
+            "volume {name} is {scheme} already; `shoal volume convert {name} status` shows the rest"
+        ));
+    }
+    match scheme {
+        BlockScheme::Shards(shards) => drop(map.schemes.insert(id, shards)),
+        BlockScheme::Copies(_) => drop(map.schemes.remove(&id)),
+    }
+    check_cold_nodes(map, id, scheme, force)?;
+    Ok(Outcome::Done)
+}
+
+/// Gives a directory or a file a scheme of its own, or takes it away.
+pub(super) fn set_directory_scheme(
+    map: &mut ClusterMap,
+    id: GroupId,
+    (ino, scheme): (InodeId, Option<BlockScheme>),
+    removed: &[InodeId],
+    force: bool,
+) -> Applied {
+    volume_mut(map, id)?;
+    if let Some(schemes) = map.directory_schemes.get_mut(&id) {
+        schemes.retain(|it, _| !removed.contains(it) && *it != ino);
+        if schemes.is_empty() {
+            map.directory_schemes.remove(&id);
+        }
+    }
+    let Some(scheme) = scheme else { return Ok(Outcome::Done) };
+    check_conversion(map, id, scheme)?;
+    let schemes = map.directory_schemes.entry(id).or_default();
+    schemes.insert(ino, scheme);
+    if schemes.len() > POLICIES_MAX {
+        return Err(format!(
+            "{POLICIES_MAX} directories and files have a scheme already; give one to a directory above several of \
+             them, or take one away with `shoal scheme PATH auto`"
+        ));
+    }
+    check_cold_nodes(map, id, scheme, force)?;
+    Ok(Outcome::Done)
+}
+
+/// Checks that blocks of a volume, which are stored in other schemes, may be stored in this one. A scheme of
+/// shards is replaced by copies first: a brick that repairs a shard by itself takes it to be of the only
+/// scheme.
+fn check_conversion(map: &ClusterMap, id: GroupId, scheme: BlockScheme) -> Result<(), String> {
+    check_scheme(scheme)?;
+    let Some(volume) = map.volumes.get(&id) else { return Ok(()) };
+    let (name, copies) = (&volume.name, volume.replica);
     if map.arbiters.contains_key(&id) {
         return Err(format!(
             "volume {name} has an arbiter, so its blocks stay in {ARBITRATED_COPIES} copies"
         ));
     }
-    let now = map.schemes.get(&id).copied();
-    let wanted = redundancy.shards();
-    if redundancy.copies() != copies {
+    if scheme.copies() != copies {
         return Err(format!(
-            "a block of volume {name} survives {0} losses, and would survive {1} with {words}: that number cannot be \
-             changed; use `replica {copies}` or `redundancy {0}`",
+            "a block of volume {name} survives {0} losses, and would survive {1} with {scheme}: that number cannot \
+             be changed; use `replica {copies}` or `redundancy {0}`",
             copies.saturating_sub(1),
-            redundancy.copies().saturating_sub(1)
+            scheme.copies().saturating_sub(1)
         ));
     }
-    if now == wanted {
+    let other = map.shards_in(id, Tier::Cold).filter(|now| scheme.shards().is_some_and(|it| it != *now));
+    if let Some(other) = other {
         return Err(format!(
-            "volume {name} is {words} already; `shoal volume convert {name} status` shows the rest"
+            "volume {name} has {} already, and cannot have two schemes of shards: convert what is in it to \
+             `replica {copies}` first",
+            BlockScheme::Shards(other)
         ));
     }
-    if now.is_some() && wanted.is_some() {
-        return Err(format!(
-            "one scheme of shards cannot be converted into another: convert volume {name} to `replica {copies}` first"
-        ));
-    }
-    let active = |(_, brick): &(_, &Brick)| brick.state == BrickState::Active;
-    let nodes: Vec<NodeId> =
-        map.bricks_in(id, Tier::Cold).filter(active).map(|(_, brick)| brick.node).collect();
-    let bricks = nodes.len();
+    let (width, bricks) = (scheme.width(), active_nodes(map, id).len());
     if bricks < width {
         return Err(format!(
-            "{words} needs {width} bricks, and volume {name} has {bricks}: add others first (`shoal volume add-brick`)"
+            "{scheme} needs {width} bricks, and volume {name} has {bricks}: add others first (`shoal volume add-brick`)"
         ));
     }
-    match wanted {
-        Some(shards) => drop(map.schemes.insert(id, shards)),
-        None => drop(map.schemes.remove(&id)),
-    }
-    let nodes = nodes.into_iter().collect::<BTreeSet<NodeId>>().len();
-    check_nodes(map, id, redundancy, nodes, force)?;
-    Ok(Outcome::Done)
+    Ok(())
+}
+
+/// The nodes of the bricks of a volume's cold tier that take blocks, one for each brick.
+fn active_nodes(map: &ClusterMap, id: GroupId) -> Vec<NodeId> {
+    let active = |(_, brick): &(_, &Brick)| brick.state == BrickState::Active;
+    map.bricks_in(id, Tier::Cold).filter(active).map(|(_, brick)| brick.node).collect()
+}
+
+/// [`check_nodes`] for a scheme that is new on the cold tier.
+fn check_cold_nodes(map: &ClusterMap, id: GroupId, scheme: BlockScheme, force: bool) -> Result<(), String> {
+    let nodes: BTreeSet<NodeId> = active_nodes(map, id).into_iter().collect();
+    check_nodes(map, id, scheme, nodes.len(), force)
 }
 
 fn check_arbiters(map: &ClusterMap, data: &BTreeSet<NodeId>, arbiters: &[NodeId]) -> Result<(), String> {
@@ -244,6 +237,7 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
     map.schemes.remove(&id);
     map.tiers.remove(&id);
     map.pins.remove(&id);
+    map.directory_schemes.remove(&id);
     Ok(Outcome::Done)
 }
 

@@ -3,7 +3,7 @@
 use crate::support::*;
 use shoal_cluster::map::Shards;
 use shoal_cluster::{Command, ReplicatedBlocks};
-use shoal_types::{BlockGroup, BlockInfo, BrickId, NodeId, Tier};
+use shoal_types::{BlockGroup, BlockInfo, BrickId, NodeId, Policy, Tier};
 use shoal_wire::{BlockError, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,16 +56,20 @@ fn hot_tier_that_is_full_or_lacks_a_brick_leaves_new_blocks_to_the_cold_one() {
     }
 }
 
+fn pinned(tier: Option<Tier>) -> Policy {
+    Policy { tier, ..Policy::default() }
+}
+
 #[test]
 fn content_that_is_pinned_cold_is_stored_on_the_cold_tier() {
     let (world, blocks) = tiered();
     for (seq, pin, expected) in
         [(1, Some(Tier::Cold), group(&[1, 2, 3])), (2, Some(Tier::Hot), hot()), (3, None, hot())]
     {
-        assert_eq!(blocks.store_pinned(id(seq), &[content(seq, 100)], pin), Ok(expected));
+        assert_eq!(blocks.store_by(id(seq), &[content(seq, 100)], pinned(pin)), Ok(expected));
     }
     world.mem(HOT[0]).set_full(true);
-    let stored = blocks.store_pinned(id(4), &[content(4, 100)], Some(Tier::Hot)).unwrap();
+    let stored = blocks.store_by(id(4), &[content(4, 100)], pinned(Some(Tier::Hot))).unwrap();
     assert_eq!(stored, group(&[1, 2, 3]), "a full hot tier is no error");
 }
 
@@ -105,14 +109,14 @@ fn block_is_moved_whole_between_tiers_of_different_schemes() {
         let stored = blocks.store(id(7), std::slice::from_ref(&bytes)).unwrap();
         assert_eq!((stored.tier(), stored.is_sharded()), (Tier::Hot, hot_shards.is_some()));
         let len = bytes.len() as u32;
-        let cold = blocks.move_to(id(7), info(len, stored), Tier::Cold).unwrap();
+        let cold = blocks.move_to(id(7), info(len, stored), Tier::Cold, None).unwrap();
         assert_eq!((cold.tier(), cold.is_sharded()), (Tier::Cold, cold_shards.is_some()));
         assert!(blocks.is_whole(cold) && blocks.is_whole(stored), "{stored:?} {cold:?}");
         assert_eq!(blocks.fetch(id(7), cold, 0, len).unwrap(), bytes);
-        assert_eq!(blocks.move_to(id(7), info(len, cold), Tier::Cold).unwrap(), cold, "it is there");
+        assert_eq!(blocks.move_to(id(7), info(len, cold), Tier::Cold, None).unwrap(), cold, "it is there");
         let than = blocks.moments().unwrap();
         assert_eq!(blocks.discard_older(&[(id(7), stored)], &than).unwrap(), []);
-        let again = blocks.move_to(id(7), info(len, cold), Tier::Hot).unwrap();
+        let again = blocks.move_to(id(7), info(len, cold), Tier::Hot, None).unwrap();
         assert_eq!((again.tier(), blocks.fetch(id(7), again, 0, len).unwrap()), (Tier::Hot, bytes));
     }
 }
@@ -122,14 +126,14 @@ fn move_fails_while_a_brick_cannot_show_what_it_stored() {
     let (world, blocks) = tiered();
     let stored = blocks.store(id(1), &[content(1, 100)]).unwrap();
     world.mem(BrickId(2)).set_spoils(true);
-    let outcome = blocks.move_to(id(1), info(100, stored), Tier::Cold);
+    let outcome = blocks.move_to(id(1), info(100, stored), Tier::Cold, None);
     // The block itself is not damaged, and is not reported to be.
     assert!(matches!(outcome, Err(BlockError::Io { .. })), "{outcome:?}");
     world.mem(BrickId(2)).set_spoils(false);
     world.mem(BrickId(2)).wipe();
-    assert_eq!(blocks.move_to(id(1), info(100, stored), Tier::Cold).unwrap(), group(&[1, 2, 3]));
+    assert_eq!(blocks.move_to(id(1), info(100, stored), Tier::Cold, None).unwrap(), group(&[1, 2, 3]));
     world.mem(BrickId(3)).set_down(true);
-    assert!(blocks.move_to(id(1), info(100, stored), Tier::Cold).is_err(), "a copy too few");
+    assert!(blocks.move_to(id(1), info(100, stored), Tier::Cold, None).is_err(), "a copy too few");
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod world;
 use cluster::{LIST_BLOCKS_MAX, VOLUME, eventually};
 use shoal_cluster::Command;
 use shoal_cluster::map::Shards;
-use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
+use shoal_types::{BlockGroup, BlockId, BlockScheme, BrickId, InodeId, SessionId};
 use shoal_wire::{BlockService, MetaService, VolumeBlocks};
 use std::time::Duration;
 use world::Volume;
@@ -354,6 +354,64 @@ fn volume_of_copies_is_converted_to_shards_and_back_while_a_copy_is_damaged_and_
     v.assert_healed();
     eventually("no shard is left", || {
         v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum::<usize>() == 21 * 3
+    });
+    v.assert_exact();
+    v.assert_consistent();
+}
+
+#[test]
+fn directory_has_its_own_scheme_and_files_that_are_moved_in_or_out_are_converted() {
+    let mut v = Volume::new(7, 3, &[1, 2, 3, 4, 5, 6, 7]);
+    let (dir, below) = (v.mkdir(InodeId::ROOT, "archive"), v.mkdir(InodeId::ROOT, "below"));
+    let outside: Vec<BlockId> = (0..5).map(|_| v.write(200_000).0).collect();
+    let inside: Vec<BlockId> = (0..5).map(|n| v.write_at(dir, &format!("in{n}"), 200_000).0).collect();
+    let nearest = v.write_at(below, "file", 200_000).0;
+    v.rename((InodeId::ROOT, "below"), (dir, "below"));
+    let shards = BlockScheme::Shards(Shards { data: 4, parity: 2 });
+    let set = |ino, scheme| Command::SetDirectoryScheme {
+        volume: VOLUME,
+        ino,
+        scheme,
+        removed: Vec::new(),
+        force: false,
+    };
+    let unwanted = |v: &Volume| v.server.schemes().unwrap().iter().map(|of| of.unwanted_blocks).sum::<u64>();
+    v.world.change(set(below, Some(BlockScheme::Copies(3))));
+    v.world.change(set(dir, Some(shards)));
+    assert_eq!(unwanted(&v), 5);
+    assert_eq!(v.server.scheme_of(below).unwrap().nearest, Some((below, BlockScheme::Copies(3))));
+    v.server.placement_changed();
+    let sharded = |v: &Volume, ids: &[BlockId]| ids.iter().filter(|id| v.group(**id).is_sharded()).count();
+    eventually("what is inside is in shards", || sharded(&v, &inside) == 5);
+    v.assert_healed();
+    assert_eq!((sharded(&v, &outside), sharded(&v, &[nearest]), unwanted(&v)), (0, 0, 0));
+
+    // A brick that is lost does not convert anything else, nor back.
+    v.world.mem(BrickId(1)).wipe();
+    v.world.change(Command::Lose { volume: VOLUME, bricks: vec![BrickId(1)] });
+    v.server.placement_changed();
+    v.assert_healed();
+    v.server.rebalance();
+    eventually("it has come to an end", || v.server.heal_status().rebalances == 1);
+    assert_eq!((sharded(&v, &outside), sharded(&v, &inside), sharded(&v, &[nearest])), (0, 5, 0));
+
+    v.rename((dir, "in0"), (InodeId::ROOT, "out"));
+    v.rename((InodeId::ROOT, "f1"), (dir, "moved"));
+    v.server.placement_changed();
+    eventually("the moved files are converted", || {
+        sharded(&v, &inside[..1]) == 0 && sharded(&v, &outside[..1]) == 1
+    });
+    v.assert_content();
+    v.world.change(set(below, None));
+    v.server.placement_changed();
+    eventually("it has the scheme of the directory above", || sharded(&v, &[nearest]) == 1);
+    v.world.change(set(dir, None));
+    v.server.placement_changed();
+    let all: Vec<BlockId> = outside.iter().chain(&inside).chain([&nearest]).copied().collect();
+    eventually("all blocks are in the volume's scheme", || sharded(&v, &all) == 0);
+    v.assert_healed();
+    eventually("no shard is left", || {
+        v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum::<usize>() == 11 * 3
     });
     v.assert_exact();
     v.assert_consistent();

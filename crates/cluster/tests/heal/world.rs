@@ -5,7 +5,8 @@ use crate::meta::{self, Session};
 use bytes::Bytes;
 use shoal_cluster::ReplicatedBlocks;
 use shoal_meta::{Options, Server};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockRef, Extent, FileKind, InodeId};
+use shoal_namespace::{Op, RenameFlags};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockRef, Extent, FileKind, InodeId, Timestamp};
 use shoal_wire::VolumeBlocks;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -45,8 +46,27 @@ impl Volume {
         Volume { world, blocks, server, session, files: BTreeMap::new(), made: 0, dir }
     }
 
+    /// Creates a directory.
+    pub fn mkdir(&mut self, parent: InodeId, name: &str) -> InodeId {
+        let (ino, create) = self.session.create(parent, name, FileKind::Directory);
+        self.session.commit(&[create]);
+        ino
+    }
+
+    /// Renames from one directory and name to another.
+    pub fn rename(&mut self, (from, from_name): (InodeId, &str), (to, to_name): (InodeId, &str)) {
+        let (from_name, to_name) = (meta::name(from_name), meta::name(to_name));
+        let (flags, time) = (RenameFlags::default(), Timestamp::default());
+        self.session.commit(&[Op::Rename { from, from_name, to, to_name, flags, time, keep: false }]);
+    }
+
     /// Creates a file of one block; answers the block's id and group.
     pub fn write(&mut self, len: usize) -> (BlockId, BlockGroup) {
+        self.write_at(InodeId::ROOT, &format!("f{}", self.made + 1), len)
+    }
+
+    /// [`write`](Self::write) in a directory.
+    pub fn write_at(&mut self, dir: InodeId, name: &str, len: usize) -> (BlockId, BlockGroup) {
         self.made += 1;
         let id = BlockId { session: self.session.id, seq: self.made };
         let content = cluster::content(self.made, len);
@@ -56,13 +76,12 @@ impl Volume {
             stored.is_some()
         });
         let group = stored.unwrap();
-        let name = format!("f{}", self.made);
-        let (ino, create) = self.session.create(InodeId::ROOT, &name, FileKind::Regular);
+        let (ino, create) = self.session.create(dir, name, FileKind::Regular);
         let extent = Extent::Block(BlockRef { id, offset: 0, len: len as u32 });
         let info = BlockInfo { len: len as u32, group };
         let write = meta::write_op(ino, 0, len as u64, Some(extent), Some((id, info)));
         self.session.commit(&[create, write]);
-        self.files.insert(name, (id, content));
+        self.files.insert(name.to_owned(), (id, content));
         (id, group)
     }
 

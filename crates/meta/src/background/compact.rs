@@ -7,7 +7,7 @@
 //! the extents up again.
 
 use super::Trouble;
-use super::pins::Finder;
+use super::policies::Finder;
 use crate::limits::*;
 use crate::shared::Shared;
 use bytes::Bytes;
@@ -149,8 +149,8 @@ impl Compactor {
             }
         };
         let block = self.next_id(shared)?;
-        let pin = Finder::new(&shared.bricks.pins()).nearest(&shared.store, ino)?.map(|(_, tier)| tier);
-        let group = shared.bricks.store_pinned(block, &parts, pin)?;
+        let policy = Finder::default().policy(&shared.bricks.policies(), &shared.store, ino)?;
+        let group = shared.bricks.store_by(block, &parts, policy)?;
         if shared.background.stopped() {
             // Leadership was lost meanwhile: the next leader, perhaps this replica, may have deleted the
             // block as garbage.

@@ -3,7 +3,8 @@
 //! **Model.** There are four tasks, each a walk over blocks that ends when all have been visited:
 //! - *copies* takes the list of blocks that were stored on too few bricks;
 //! - *survey* visits all blocks, because a brick is gone or is being drained, or because the volume stores
-//!   blocks in another scheme now: as shards instead of copies, or the reverse;
+//!   blocks in another scheme now: as shards instead of copies, or the reverse. If directories have schemes
+//!   of their own, a walk over all files follows, which converts blocks ([`schemes`](super::schemes));
 //! - *rebalance* moves blocks to where placement would put them today;
 //! - *check* asks the bricks whether they store what the namespace says.
 //!
@@ -17,6 +18,7 @@
 //! **Runs** on the leader alone. A new leader surveys all blocks once.
 
 use super::heal_queue::{HealQueue, Priority};
+use super::schemes::SchemeWalk;
 use super::{Trouble, place};
 use crate::limits::{HEAL_FOUND_MAX, HEAL_GROUPS_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
@@ -25,7 +27,7 @@ use shoal_namespace::command::Placed;
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{Command, TreeError, query};
 use shoal_runtime::planted::mistake;
-use shoal_types::{BlockGroup, BlockId, BlockInfo};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockScheme, Schemes};
 use shoal_wire::{BlockError, VolumeBlocks};
 use std::collections::HashMap;
 
@@ -45,8 +47,45 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
+/// The scheme that a block should have.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The one that it has: its file is not known here.
+    Same,
+    /// That of its file; `None`: the volume's.
+    Scheme(Option<BlockScheme>),
+}
+
+impl Wanted {
+    /// For tasks that do not know the files of blocks.
+    fn of_any_file(bricks: &dyn VolumeBlocks) -> Wanted {
+        if bricks.policies().schemes.is_empty() { Wanted::Scheme(None) } else { Wanted::Same }
+    }
+
+    fn is_met(self, bricks: &dyn VolumeBlocks, info: BlockInfo) -> bool {
+        match self {
+            Wanted::Same => true,
+            Wanted::Scheme(scheme) => bricks.has_wanted_scheme(info, scheme),
+        }
+    }
+
+    fn convert(
+        self,
+        bricks: &dyn VolumeBlocks,
+        id: BlockId,
+        info: BlockInfo,
+    ) -> Result<BlockGroup, BlockError> {
+        match self {
+            Wanted::Same => Ok(info.group),
+            Wanted::Scheme(scheme) => bricks.convert(id, info, scheme),
+        }
+    }
+}
+
 /// Returns whether it has reached the end.
 fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
+    let schemes = shared.bricks.policies().schemes;
+    let wanted = Wanted::of_any_file(&*shared.bricks);
     let search = |queue: &mut HealQueue, after, least| {
         let found = |blocks| {
             shared.heal.note(|status| status.total_blocks += blocks);
@@ -58,9 +97,41 @@ fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
         if shared.heal.is_over() || shared.heal.should_restart() {
             return Ok(false);
         }
-        heal(shared, task, page).map(|()| true)
+        heal(shared, task, page, |_| wanted).map(|()| true)
     })?;
+    let converts = is_complete && task == HealTask::Survey && !schemes.is_empty();
+    let is_complete = if converts { convert(shared, schemes)? } else { is_complete };
     Ok(is_complete && !shared.heal.is_over())
+}
+
+/// Converts blocks that are not in the scheme of their files. Returns whether it has reached the end.
+fn convert(shared: &Shared, schemes: Schemes) -> Result<bool, Trouble> {
+    let mut walk = SchemeWalk::new(schemes);
+    let ends = || shared.heal.is_over() || shared.heal.should_restart();
+    let mut is_left = true;
+    while is_left {
+        let mut found = Vec::new();
+        let mut wanted = HashMap::new();
+        while is_left && found.len() < HEAL_FOUND_MAX {
+            if ends() {
+                return Ok(false);
+            }
+            is_left = walk.step(&shared.store, |id, info, scheme| {
+                if !shared.bricks.has_wanted_scheme(info, scheme) {
+                    found.push(id);
+                    wanted.insert(id, Wanted::Scheme(scheme));
+                }
+            })?;
+        }
+        shared.heal.note(|status| status.total_blocks += found.len() as u64);
+        for page in found.chunks(HEAL_PAGE) {
+            if ends() {
+                return Ok(false);
+            }
+            heal(shared, HealTask::Survey, page, |id| wanted.get(&id).copied().unwrap_or(Wanted::Same))?;
+        }
+    }
+    Ok(true)
 }
 
 /// Calls `each` with the blocks that a survey would heal now, the most endangered first. Nothing is healed:
@@ -113,6 +184,7 @@ fn find(
     found: impl Fn(u64) -> bool,
 ) -> Result<(), TreeError> {
     let continues = after.is_some();
+    let wanted = Wanted::of_any_file(bricks);
     let mut lacking = HashMap::<BlockGroup, Option<Priority>>::new();
     loop {
         if lacking.len() > HEAL_GROUPS_MAX {
@@ -143,7 +215,7 @@ fn find(
                 HealTask::Survey if forgets_scheme(&info.group) => false,
                 HealTask::Rebalance => bricks.is_balanced(id, info.group),
                 HealTask::Check => false,
-                _ => rank.is_none() && bricks.has_wanted_scheme(info),
+                _ => rank.is_none() && wanted.is_met(bricks, info),
             };
             let priority = rank.unwrap_or(Priority::misplaced());
             if !is_fine && priority <= least {
@@ -160,9 +232,14 @@ fn find(
 
 /// Copies some blocks, commits their new places to the log, and deletes the copies that are in excess then.
 /// Those that are being moved between tiers are left for later.
-fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+fn heal(
+    shared: &Shared,
+    task: HealTask,
+    page: &[BlockId],
+    wanted: impl Fn(BlockId) -> Wanted + Sync,
+) -> Result<(), Trouble> {
     let claimed = shared.heal.claim(page);
-    let outcome = heal_claimed(shared, task, &claimed);
+    let outcome = heal_claimed(shared, task, &claimed, wanted);
     shared.heal.release(&claimed);
     let busy = (page.len() - claimed.len()) as u64;
     shared.heal.note(|status| {
@@ -172,9 +249,14 @@ fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble
     outcome
 }
 
-fn heal_claimed(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+fn heal_claimed(
+    shared: &Shared,
+    task: HealTask,
+    page: &[BlockId],
+    wanted: impl Fn(BlockId) -> Wanted + Sync,
+) -> Result<(), Trouble> {
     let term = shared.leads()?;
-    let blocks = place::copy(page, |id| copy_one(shared, task, id))?;
+    let blocks = place::copy(page, |id| copy_one(shared, task, id, wanted(id)))?;
     place::commit(
         shared,
         term,
@@ -184,8 +266,8 @@ fn heal_claimed(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(),
     )
 }
 
-fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Placed>, Trouble> {
-    let bricks = &shared.bricks;
+fn copy_one(shared: &Shared, task: HealTask, id: BlockId, wanted: Wanted) -> Result<Option<Placed>, Trouble> {
+    let bricks = &*shared.bricks;
     let Some(known) = query::block(&shared.store, id)?.filter(|block| block.refs > 0).map(|block| block.info)
     else {
         return Ok(None);
@@ -202,23 +284,24 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
         }
     }
     let is_whole = bricks.is_whole(info.group);
-    let has_wanted_scheme = bricks.has_wanted_scheme(info);
+    let has_wanted_scheme = wanted.is_met(bricks, info);
     let is_wanted = !is_whole || !has_wanted_scheme || task == HealTask::Rebalance;
     if !is_wanted || !shared.heal.pace.wait(u64::from(info.len), || shared.heal.is_over()) {
         return Ok(None);
     }
     let outcome = match (is_whole, has_wanted_scheme) {
-        (true, _) => bricks.rebalance(id, info),
+        (true, true) => bricks.rebalance(id, info),
+        (true, false) => wanted.convert(bricks, id, info),
         (false, true) => bricks.mend(id, info),
         // While it cannot be converted, it gets back what it lacks.
-        (false, false) => bricks.rebalance(id, info).or_else(|_| bricks.mend(id, info)),
+        (false, false) => wanted.convert(bricks, id, info).or_else(|_| bricks.mend(id, info)),
     };
     let to = match outcome {
         Ok(to) => to,
         Err(error) => return failed(shared, id, &error).map(|()| None),
     };
     let moved = BlockInfo { group: to, ..known };
-    let is_fine = bricks.is_whole(to) && bricks.has_wanted_scheme(moved);
+    let is_fine = bricks.is_whole(to) && wanted.is_met(bricks, moved);
     if !is_fine || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
         shared.heal.note(|status| status.waiting_blocks += 1);
     }

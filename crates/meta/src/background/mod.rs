@@ -11,7 +11,9 @@ pub(crate) mod heal;
 mod heal_queue;
 pub(crate) mod pins;
 mod place;
+pub(crate) mod policies;
 mod reap;
+pub(crate) mod schemes;
 mod sweep;
 pub(crate) mod tier;
 

@@ -3,8 +3,8 @@
 //! **Model.** A pin decides for all content below it that no nearer pin decides for. A file with several
 //! names is below the directory in which it got its first one.
 //!
-//! **Upward,** the pin of a block's file is found through the parents of inodes, which are remembered for as
-//! long as one plan is made. That is asked only for blocks that would be moved, and only if there are pins.
+//! **Upward,** the pin of a block's file is found as all [policies](super::policies) are. That is asked only
+//! for blocks that would be moved, and only if there are pins.
 //!
 //! **Downward,** a walk visits all files below the pins in bounded steps, and finds the blocks that are on
 //! the other tier. What is pinned hot and lies there is noted as used in the future, so that the index of the
@@ -13,74 +13,12 @@
 use crate::limits::{
     CLOCK_AHEAD_MAX_S, COMPACT_EXTENTS_PAGE, PIN_LIST_BYTES, PIN_USED_AHEAD_S, PINNED_COLD_MAX, TIER_PLAN_MAX,
 };
-use crate::shared::Shared;
-use serde::{Deserialize, Serialize};
-use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::kv::KvRead;
 use shoal_namespace::query::{self, Prefetch};
 use shoal_namespace::{Fault, TreeError, heat};
 use shoal_types::limits::FILE_BYTES_MAX;
-use shoal_types::{BlockId, Cookie, Extent, FileKind, InodeId, Pins, Tier, nearest_pin};
-use shoal_wire::MetaError;
-use std::collections::{HashMap, HashSet, VecDeque};
-
-/// What is known of an inode's pin.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct PinState {
-    /// The inode exists.
-    pub exists: bool,
-    /// The inode whose pin decides for it, and the tier.
-    pub nearest: Option<(InodeId, Tier)>,
-    /// Pinned inodes that no longer exist.
-    pub removed: Vec<InodeId>,
-}
-
-impl Shared {
-    /// The pin that decides for an inode, as far as the namespace is committed.
-    pub(crate) fn pin_of(&self, ino: InodeId) -> Result<PinState, MetaError> {
-        let term = self.serving()?;
-        let (state, pins) = (self.store.snapshot(), self.bricks.pins());
-        let exists = |ino: InodeId| Ok(self.tree(query::record(&state, ino))?.is_some());
-        let mut removed = Vec::new();
-        for ino in pins.keys() {
-            if !exists(*ino)? {
-                removed.push(*ino);
-            }
-        }
-        let nearest = self.tree(Finder::new(&pins).nearest(&state, ino))?;
-        let exists = exists(ino)?;
-        self.still_leads(term)?;
-        Ok(PinState { exists, nearest, removed })
-    }
-}
-
-/// Finds the pins of files, and remembers the directories on the way.
-pub(super) struct Finder<'a> {
-    pins: &'a Pins,
-    parents: HashMap<InodeId, Option<InodeId>>,
-}
-
-impl<'a> Finder<'a> {
-    pub(super) fn new(pins: &'a Pins) -> Finder<'a> {
-        Finder { pins, parents: HashMap::new() }
-    }
-
-    /// The pin that decides for an inode.
-    pub(super) fn nearest(
-        &mut self,
-        store: &(impl KvRead + ?Sized),
-        ino: InodeId,
-    ) -> Result<Option<(InodeId, Tier)>, TreeError> {
-        let parents = &mut self.parents;
-        nearest_pin(self.pins, ino, |at| {
-            if let Some(known) = parents.get(&at) {
-                return Ok(*known);
-            }
-            let parent = query::record(store, at)?.map(|inode| inode.parent);
-            parents.insert(at, parent);
-            Ok(parent)
-        })
-    }
-}
+use shoal_types::{BlockId, Cookie, Extent, FileKind, InodeId, Pins, Tier};
+use std::collections::{HashSet, VecDeque};
 
 /// The part of a file that is to be visited next.
 struct Part {

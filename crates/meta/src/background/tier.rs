@@ -17,7 +17,8 @@
 //! **Runs** on the leader alone. The index is replicated, so a new leader continues with it. The counts of
 //! reads of cold blocks begin at 0 again.
 
-use super::pins::{Finder, Walk};
+use super::pins::Walk;
+use super::policies::Finder;
 use super::{Trouble, place};
 use crate::limits::{
     CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, PIN_USED_AHEAD_S, PIN_WALK_EVERY, PIN_WALK_RETRY,
@@ -32,7 +33,7 @@ use shoal_namespace::limits::PLACE_BLOCKS_MAX;
 use shoal_namespace::records::BlockRecord;
 use shoal_namespace::{Command, TreeError, heat, query};
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{BlockId, InodeId, Pins, Statfs, Tier, Timestamp};
+use shoal_types::{BlockId, BlockScheme, InodeId, Pins, Statfs, Tier, Timestamp};
 use shoal_wire::{BlockError, MetaError};
 use std::collections::{HashMap, HashSet};
 
@@ -149,7 +150,7 @@ fn plan(
     mut after: At,
 ) -> Result<Plan, TreeError> {
     let (mut moves, mut pinned) = (Vec::new(), Vec::new());
-    let mut finder = Finder::new(pins);
+    let mut finder = Finder::default();
     let mut looked = 0;
     let mut next = None;
     let used = |id| Ok::<_, TreeError>(query::block(store, id)?.filter(|block: &BlockRecord| block.refs > 0));
@@ -180,7 +181,7 @@ fn plan(
             if reason != Reason::Detach
                 && let Some(owner) = owner
             {
-                match finder.nearest(store, owner)? {
+                match finder.nearest(pins, store, owner)? {
                     Some((_, Tier::Hot)) => {
                         scales.surplus_bytes = before;
                         pinned.push(id);
@@ -253,7 +254,7 @@ impl Shared {
         let Some(settings) = self.tiering.settings() else { return Ok(Vec::new()) };
         let mut scales = Scales::new(settings, now(), self.bricks.room_in(Tier::Hot).ok());
         let hottest = hottest(self, settings);
-        let (state, pins) = (self.store.snapshot(), self.bricks.pins());
+        let (state, pins) = (self.store.snapshot(), self.bricks.policies().pins);
         let mut moves = self.tree(plan(&state, &mut scales, &pins, &hottest, None))?.moves;
         if !pins.is_empty() && !settings.detaching {
             let found = self.tree(Walk::new(&pins).step(&state, now(), TIER_LOOK_MAX))?;
@@ -386,7 +387,7 @@ impl Mover {
 
     /// Takes in the pins. If they have changed, all pinned files are visited at once.
     fn note_pins(&mut self, shared: &Shared) {
-        let pins = shared.bricks.pins();
+        let pins = shared.bricks.policies().pins;
         if pins != self.pins {
             (self.walk, self.walk_at) = (None, None);
             self.cold = None;
@@ -428,11 +429,11 @@ impl Mover {
     /// Moves blocks. On the hot tier they count as used at `time`.
     fn carry_out(&mut self, shared: &Shared, page: &[Move], time: Timestamp) -> Result<(), Trouble> {
         let term = shared.leads()?;
-        let to: HashMap<BlockId, Tier> = page.iter().map(|one| (one.id, one.to)).collect();
+        let to = places(shared, page)?;
         let claimed = shared.heal.claim(&page.iter().map(|one| one.id).collect::<Vec<_>>());
         self.moved.extend(&claimed);
         let copied = place::copy(&claimed, |id| match to.get(&id) {
-            Some(tier) => copy_one(shared, id, *tier),
+            Some(to) => copy_one(shared, id, *to),
             None => Ok(None),
         });
         let moved = |block: &Placed, bytes| {
@@ -456,6 +457,23 @@ impl Mover {
     }
 }
 
+/// Where blocks are moved to: the tier, and the scheme that the directories of their files have there. If the
+/// file is not known, the healer converts the block later.
+fn places(
+    shared: &Shared,
+    page: &[Move],
+) -> Result<HashMap<BlockId, (Tier, Option<BlockScheme>)>, TreeError> {
+    let (schemes, mut finder) = (shared.bricks.policies().schemes, Finder::default());
+    let place = |one: &Move| {
+        let nearest = match one.owner {
+            Some(owner) => finder.nearest(&schemes, &shared.store, owner)?,
+            None => None,
+        };
+        Ok((one.id, (one.to, nearest.map(|(_, scheme)| scheme))))
+    };
+    page.iter().map(place).collect()
+}
+
 /// Until when blocks that are pinned hot count as used.
 fn used_ahead() -> Timestamp {
     let now = Timestamp::now();
@@ -471,7 +489,11 @@ fn keep_hot(shared: &Shared, blocks: &[BlockId]) -> Result<(), Trouble> {
 }
 
 /// Copies a block to the other tier, unless it is there already or not in use any more.
-fn copy_one(shared: &Shared, id: BlockId, tier: Tier) -> Result<Option<Placed>, Trouble> {
+fn copy_one(
+    shared: &Shared,
+    id: BlockId,
+    (tier, scheme): (Tier, Option<BlockScheme>),
+) -> Result<Option<Placed>, Trouble> {
     let known = query::block(&shared.store, id)?.filter(|block| block.refs > 0);
     let Some(info) = known.map(|block| block.info).filter(|info| info.group.tier() != tier) else {
         return Ok(None);
@@ -479,10 +501,11 @@ fn copy_one(shared: &Shared, id: BlockId, tier: Tier) -> Result<Option<Placed>, 
     if !shared.tiering.pace.wait(u64::from(info.len), || shared.tiering.is_over()) {
         return Ok(None);
     }
-    let moved = shared.bricks.move_to(id, info, tier).and_then(|to| match shared.bricks.is_whole(to) {
-        true => Ok(to),
-        false => Err(BlockError::Unreachable(format!("block {id} is not whole on the other tier"))),
-    });
+    let moved =
+        shared.bricks.move_to(id, info, tier, scheme).and_then(|to| match shared.bricks.is_whole(to) {
+            true => Ok(to),
+            false => Err(BlockError::Unreachable(format!("block {id} is not whole on the other tier"))),
+        });
     match moved {
         Ok(to) => Ok((to != info.group).then_some(Placed { id, from: info.group, to })),
         Err(error) => {

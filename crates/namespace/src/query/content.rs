@@ -2,11 +2,12 @@
 
 use super::ExtentsReply;
 use super::file::{inline_bytes, living};
+use crate::Fault;
+use crate::keys::{self, Key};
 use crate::kv::{Flow, KvRead};
 use crate::limits::EXTENTS_BYTES_MAX;
 use crate::records::BlockRecord;
 use crate::stored::{TreeError, decode_extent, read, scan};
-use crate::{Fault, keys};
 use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId};
 use std::collections::BTreeSet;
 
@@ -50,6 +51,40 @@ pub fn extents(
     }
     reply.blocks = blocks(store, ids)?;
     Ok(reply)
+}
+
+/// Blocks that files refer to.
+#[derive(Default)]
+pub struct References {
+    /// In the order of the files' numbers. A block occurs once for each run of extents that refer to it.
+    pub blocks: Vec<(InodeId, BlockId)>,
+    /// Where to continue; `None`: that was all.
+    pub next: Option<Vec<u8>>,
+}
+
+/// The references of all files to blocks, from where an earlier page ended, in at most so many records.
+pub fn references(
+    store: &(impl KvRead + ?Sized),
+    from: Option<Vec<u8>>,
+    records_max: usize,
+) -> Result<References, TreeError> {
+    let (first, end) = keys::inodes_range();
+    let (mut found, mut left) = (References::default(), records_max);
+    scan(store, &(from.unwrap_or(first), end), |key, value| {
+        if left == 0 {
+            found.next = Some(key.to_vec());
+            return Ok(Flow::Break(()));
+        }
+        left -= 1;
+        if let Some(Key::Extent(ino, _)) = Key::decode(key)
+            && let (_, Extent::Block(block)) = decode_extent(key, value)?
+            && found.blocks.last() != Some(&(ino, block.id))
+        {
+            found.blocks.push((ino, block.id));
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    Ok(found)
 }
 
 /// Blocks that some content names.

@@ -306,6 +306,15 @@ pub enum AdminRequest {
         /// The step.
         step: PinStep,
     },
+    /// Gives a directory or file a scheme, takes it away or reports it: [`AdminAnswer::DirectoryScheme`].
+    DirectoryScheme {
+        /// The volume.
+        name: String,
+        /// The inode number of the directory or file.
+        inode: u64,
+        /// The step.
+        step: SchemeStep,
+    },
 }
 
 /// A step of profiling.
@@ -451,4 +460,6 @@ pub enum AdminAnswer {
     Pin(PinReport),
     /// How blocks are stored.
     Conversion(ConversionReport),
+    /// The scheme of a directory or file.
+    DirectoryScheme(SchemeOfReport),
 }

@@ -329,6 +329,52 @@ pub struct ConversionReport {
     pub name: String,
     /// One for each number of copies or shards that there are blocks in.
     pub schemes: Vec<SchemeReport>,
+    /// Directories and files with a scheme of their own.
+    #[serde(default)]
+    pub directories: Vec<DirectoryScheme>,
+}
+
+/// A directory or file with a scheme of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DirectoryScheme {
+    /// Its path from the root of the volume; none if it was not found, or no longer exists.
+    pub path: Option<String>,
+    /// Its inode number.
+    pub inode: u64,
+    /// `replica N`, or `disperse N redundancy M`.
+    pub scheme: String,
+}
+
+/// What to do with the scheme of a directory or file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchemeStep {
+    /// Report it.
+    Show,
+    /// It has this one.
+    Set {
+        /// Copies of every block.
+        replica: u8,
+        /// Data shards and parity shards. `replica` counts for nothing then.
+        shards: Option<(u8, u8)>,
+        /// Even if two shards of a block may lie on one node.
+        force: bool,
+    },
+    /// It has none of its own.
+    Auto,
+}
+
+/// The scheme of a directory or file.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SchemeOfReport {
+    /// The volume.
+    pub volume: String,
+    /// The scheme; none: it is the volume's.
+    pub scheme: Option<String>,
+    /// The directory whose scheme it is, if it is not its own.
+    pub inherited_from: Option<String>,
+    /// The volume's scheme.
+    pub of_volume: String,
 }
 
 /// Blocks that are stored in one way.

@@ -13,12 +13,14 @@ mod fileinfo;
 mod fsck;
 pub mod helper;
 mod import;
+mod inode_of;
 mod local;
 mod manual;
 mod metrics;
 mod mount;
 mod peer;
 mod remount;
+mod scheme;
 mod scrub;
 mod serve;
 mod server;
@@ -57,6 +59,7 @@ On several:
   shoal cluster status                   what runs, and what needs attention
   shoal events                           what has happened
   shoal tier pin /mnt/web/db hot         keep this directory on the hot tier of its volume
+  shoal scheme /mnt/web/old disperse 6   store this directory in shards
   shoal top web                          what a volume does, live
 
 Anywhere:
@@ -105,6 +108,7 @@ enum Command {
     Pool(peer::Pool),
     Volume(volume::Volume),
     Tier(tier::Tier),
+    Scheme(scheme::Scheme),
     Client(client::Client),
     Csi(csi::Csi),
     #[command(hide = true)]
@@ -152,6 +156,7 @@ impl Cli {
                     Command::Pool(pool) => pool.run(),
                     Command::Volume(volume) => volume.run(mode),
                     Command::Tier(tier) => tier.run(),
+                    Command::Scheme(scheme) => scheme.run(),
                     Command::Client(client) => client.run(mode),
                     Command::Manual(manual) => manual.run(),
                     Command::Up(_)

@@ -1,15 +1,11 @@
 //! `shoal tier`.
 
+use super::inode_of::locate;
 use super::local::{Local, Output, the_answer};
 use crate::admin::{AdminAnswer, AdminRequest, PinStep, render};
-use crate::cluster_source::ClusterSource;
-use crate::find;
-use crate::flush::make_durable;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use shoal_types::InodeId;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Says which files belong on the hot tier of a volume.
@@ -74,30 +70,4 @@ impl Pin {
         self.output.print(&report, render::pin)?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The volume that a path is on, and its inode, which the servers know then.
-fn locate(path: &Path) -> anyhow::Result<(String, u64)> {
-    let mount = find::mount_of(path)?;
-    let source = mount.source.to_string_lossy();
-    let Ok(source) = source.parse::<ClusterSource>() else {
-        bail!(
-            "{} is on {}, which is not a volume of a cluster: it has one brick and no tiers",
-            path.display(),
-            mount.source.display()
-        );
-    };
-    let found = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
-    if !found.is_dir() && !found.is_file() {
-        bail!("{} is neither a directory nor a file, so it has no content to pin", path.display());
-    }
-    if found.ino() == InodeId::ROOT.0 && source.subdirectory.is_some() {
-        bail!(
-            "{} is the root of a mount of a subdirectory: pin it through a mount of the volume",
-            path.display()
-        );
-    }
-    // It may have been created a moment ago.
-    make_durable(&mount)?;
-    Ok((source.volume, found.ino()))
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
 use shoal_meta::{
-    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PinState, SchemeUse, SessionInfo, TierState,
+    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PolicyState, SchemeUse, SessionInfo, TierState,
 };
 use shoal_net::{Link, NetError, Service};
-use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
+use shoal_types::{BlockScheme, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId, Tier};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -81,6 +81,8 @@ pub enum Ask {
     /// The newest version of operations that the node's program knows: [`Answer::OpVersion`]. One that knows
     /// version 1 alone does not know this request either.
     OpVersion,
+    /// The scheme of a file or directory: [`Answer::SchemeOf`]. For the volume's leader.
+    SchemeOf { volume: GroupId, ino: InodeId },
 }
 
 /// The answer to a request.
@@ -135,9 +137,11 @@ pub enum Answer {
     /// How many further losses blocks survive.
     Losses(Losses),
     /// The pin of an inode.
-    Pin(PinState),
+    Pin(PolicyState<Tier>),
     /// A version of operations.
     OpVersion(u8),
+    /// The scheme of an inode.
+    SchemeOf(PolicyState<BlockScheme>),
 }
 
 /// A session, as the volume's leader knows it.

@@ -196,6 +196,9 @@ impl ServerContext {
             Ask::Pin { volume, ino } => {
                 self.led(*volume, |group| group.server().pin_of(*ino).map(Answer::Pin))
             }
+            Ask::SchemeOf { volume, ino } => {
+                self.led(*volume, |group| group.server().scheme_of(*ino).map(Answer::SchemeOf))
+            }
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
             Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {

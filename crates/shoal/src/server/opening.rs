@@ -10,11 +10,11 @@ use crate::measure::{MeasuredMeta, MetaWatches, op_stats};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_cluster::{
-    Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks, Shards, options,
+    Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks, options,
 };
 use shoal_fuse::OpStats;
 use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, TierSettings, fetch_state};
-use shoal_types::{BrickId, GroupId, ReplicaId, parse_bytes};
+use shoal_types::{BlockScheme, BrickId, GroupId, ReplicaId, Schemes, Tier, parse_bytes};
 use shoal_wire::MetaError;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +47,8 @@ pub struct VolumeGroup {
 /// State that a volume's replica derives from the map.
 #[derive(Default)]
 struct Seen {
-    /// Bricks and their states, and the scheme of blocks in shards.
-    placement: (Vec<(BrickId, Brick)>, Option<Shards>),
+    /// Bricks and their states, the schemes of the cold tier, and those of directories.
+    placement: (Vec<(BrickId, Brick)>, Vec<BlockScheme>, Schemes),
     /// Rebalances that the map has requested, those before this process included.
     rebalance: Option<u64>,
     /// Rebalances that were requested of this process.
@@ -289,7 +289,8 @@ impl Group for VolumeGroup {
         let mut seen = self.seen.lock();
         let bricks: Vec<_> =
             volume.bricks.iter().filter_map(|id| Some((*id, map.bricks.get(id)?.clone()))).collect();
-        let placement = (bricks, map.schemes.get(&self.group).copied());
+        let schemes = map.schemes_in(self.group, Tier::Cold).collect();
+        let placement = (bricks, schemes, map.policies(self.group).schemes);
         if seen.placement != placement {
             seen.placement = placement;
             self.server.placement_changed();

@@ -166,6 +166,96 @@ fn volume_is_converted_to_shards_and_back_while_it_is_written_and_its_leader_die
     cluster.fsck(2);
 }
 
+/// Bytes that are in shards, when no block is left to convert.
+fn sharded_bytes(cluster: &Cluster) -> Result<u64, String> {
+    let report = cluster.json(1, &["volume", "convert", "v", "status"])?;
+    let schemes = report["schemes"].as_array().ok_or("no schemes")?;
+    if schemes.iter().any(|scheme| scheme["left"] != 0) {
+        return Err(report.to_string());
+    }
+    let sharded = schemes.iter().filter(|scheme| !scheme["shards"].is_null());
+    Ok(sharded.filter_map(|scheme| scheme["bytes"].as_u64()).sum())
+}
+
+#[test]
+fn directory_is_converted_to_shards_and_back_while_a_node_dies_and_files_move_in_and_out() {
+    let mut cluster = Cluster::new(NODES);
+    create(&cluster, NODES, "replica 3");
+    let scheme = |cluster: &Cluster, path: &Path, words: &str| {
+        let command = cluster.shoal(1).arg("scheme").arg(path);
+        words.split_whitespace().fold(command, |command, word| command.arg(word)).outcome().to_string()
+    };
+    let mount = cluster.mount();
+    let (old, other) = (mount.path().join("old"), mount.path().join("other"));
+    fs::create_dir_all(old.join("below")).expect("created");
+    fs::create_dir(&other).expect("created");
+    let write = |path: &Path, seed: u64| {
+        fs::write(path, pattern(seed, LARGE_BYTES)).expect("written");
+        fs::File::open(path).and_then(|file| file.sync_all()).expect("synced");
+    };
+    for (path, seed) in
+        [(old.join("a"), 1), (old.join("below/b"), 2), (other.join("c"), 3), (other.join("d"), 4)]
+    {
+        write(&path, seed);
+    }
+    assert!(scheme(&cluster, &old, "").contains("auto: replica 3"));
+    assert!(scheme(&cluster, &old, "disperse 5 redundancy 1").contains("redundancy 2"));
+    assert!(scheme(&cluster, &cluster.local(), "").contains("is not on a Shoal volume"));
+
+    // The leader dies while it converts what is there.
+    let load = Load::start(mount.path(), "load");
+    assert!(scheme(&cluster, &old, "disperse 5 redundancy 2").contains("disperse 5 redundancy 2"));
+    assert!(scheme(&cluster, &old.join("below/b"), "").contains("inherited from /old"));
+    let leader = cluster.leader(1);
+    cluster.kill(leader);
+    load.advance(20);
+    cluster.start(leader);
+    let has_shards = |cluster: &Cluster, files: u64| {
+        eventually("the right files are in shards", 240, || match sharded_bytes(cluster)? {
+            bytes if bytes == files * LARGE_BYTES => Ok(()),
+            bytes => Err(format!("{bytes} bytes are in shards")),
+        });
+    };
+    has_shards(&cluster, 2);
+    cluster.wait_healed(1, 180);
+    let status = cluster.shoal(1).arg("volume").arg("convert").arg("v").arg("status").ok();
+    assert!(status.contains("/old: disperse 5 redundancy 2"), "{status}");
+
+    // A mount that knows the scheme stores new content so, and the nearest directory decides.
+    let (expected, stall) = load.stop();
+    mount.unmount();
+    let mount = cluster.mount();
+    assert!(scheme(&cluster, &old.join("below"), "replica 3").contains("replica 3"));
+    has_shards(&cluster, 1);
+    write(&old.join("e"), 5);
+    assert_eq!(sharded_bytes(&cluster), Ok(2 * LARGE_BYTES), "it was stored in shards");
+
+    // What is renamed has the scheme of its new directory: at once when anything makes the leader look.
+    fs::rename(old.join("a"), other.join("a")).expect("renamed");
+    fs::rename(other.join("c"), old.join("c")).expect("renamed");
+    fs::rename(other.join("d"), old.join("d")).expect("renamed");
+    assert!(scheme(&cluster, &old.join("below"), "auto").contains("auto"));
+    has_shards(&cluster, 4);
+    assert!(scheme(&cluster, &old, "auto").contains("auto"));
+    has_shards(&cluster, 0);
+    println!("a directory converted twice, the leader killed: longest call {stall:?}");
+    expected.check();
+    let files = [
+        (other.join("a"), 1),
+        (old.join("below/b"), 2),
+        (old.join("c"), 3),
+        (old.join("d"), 4),
+        (old.join("e"), 5),
+    ];
+    for (path, seed) in files {
+        assert!(fs::read(&path).expect("read") == pattern(seed, LARGE_BYTES), "{path:?}");
+    }
+    cluster.wait_healed(1, 180);
+    mount.unmount();
+    cluster.stop(2);
+    cluster.fsck(2);
+}
+
 /// Blocks of a volume of shards that survive so many further losses; `None`: those that cannot be read.
 fn surviving(cluster: &Cluster, losses: Option<u64>) -> Result<u64, String> {
     let heal = cluster.json(1, &["volume", "heal", "v", "info"])?;

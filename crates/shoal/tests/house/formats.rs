@@ -68,12 +68,12 @@ const FORMATS: &[Format] = &[
     Format {
         name: "cluster map",
         versions: &[("cluster/src/map.rs", "MAP_VERSION")],
-        types: &["cluster/src/map.rs"],
+        types: &["cluster/src/map.rs", "types/src/scheme.rs"],
     },
     Format {
         name: "commands of the cluster",
         versions: &[("cluster/src/command.rs", "COMMAND_VERSION")],
-        types: &["cluster/src/command.rs"],
+        types: &["cluster/src/command.rs", "types/src/scheme.rs"],
     },
     Format {
         name: "messages about snapshots",

@@ -4,6 +4,7 @@ use super::count;
 use super::table::Table;
 use crate::admin::{
     ConversionReport, HealReport, LossesReport, RebalanceReport, RebalanceState, RemovalReport, RemovalState,
+    SchemeOfReport,
 };
 use crate::show;
 use std::fmt::Write;
@@ -99,7 +100,21 @@ pub fn conversion(report: &ConversionReport) -> String {
     }
     let left: u64 = report.schemes.iter().map(|scheme| scheme.left).sum();
     let state = if left == 0 { "completed" } else { "in progress" };
-    format!("Volume: {}\nConversion: {state}\n\n{}", report.name, table.render(true))
+    let mut text = format!("Volume: {}\nConversion: {state}\n", report.name);
+    for of in &report.directories {
+        let unknown = || format!("inode {}, which was removed, or was not found", of.inode);
+        let _ = writeln!(text, "{}: {}", of.path.clone().unwrap_or_else(unknown), of.scheme);
+    }
+    format!("{text}\n{}", table.render(true))
+}
+
+/// `scheme PATH`.
+pub fn scheme_of(report: &SchemeOfReport) -> String {
+    match (&report.scheme, &report.inherited_from) {
+        (None, _) => format!("auto: {}, as volume {}\n", report.of_volume, report.volume),
+        (Some(scheme), None) => format!("{scheme}\n"),
+        (Some(scheme), Some(from)) => format!("{scheme}, inherited from {from}\n"),
+    }
 }
 
 /// `volume remove-brick NAME ... status`.

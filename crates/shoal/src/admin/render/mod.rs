@@ -17,7 +17,7 @@ mod volume;
 
 pub use activity::{Shown, profile, top};
 pub use cluster::{clients, cluster, how_to_enter, how_to_join, peers, pool};
-pub use heal::{conversion, heal, rebalance, removal};
+pub use heal::{conversion, heal, rebalance, removal, scheme_of};
 pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};
 pub use status::{Agreement, agreement, digests, statuses};
 pub use table::Table;

@@ -307,11 +307,19 @@ web       300  1.00 GiB      900         0  completed",
 fn conversion_shows_what_is_stored_in_which_way_and_what_is_left() {
     let scheme = |shards, blocks, left| SchemeReport { shards, blocks, bytes: blocks << 20, left };
     let schemes = vec![scheme(None, 40, 30), scheme(Some((4, 2)), 9, 0)];
+    let of = |path: Option<&str>, inode, scheme: &str| DirectoryScheme {
+        path: path.map(str::to_owned),
+        inode,
+        scheme: scheme.into(),
+    };
+    let directories = vec![of(Some("/old"), 7, "disperse 6 redundancy 2"), of(None, 8, "replica 3")];
     same(
-        &conversion(&ConversionReport { name: "web".into(), schemes }),
+        &conversion(&ConversionReport { name: "web".into(), schemes, directories }),
         "
 Volume: web
 Conversion: in progress
+/old: disperse 6 redundancy 2
+inode 8, which was removed, or was not found: replica 3
 
 Blocks in     Number       Size  To convert
 -------------------------------------------

@@ -2,7 +2,7 @@
 
 mod activity;
 pub(super) mod gluster;
-mod grammar;
+pub(super) mod grammar;
 mod run;
 
 pub(super) use run::{change_settings, create, volumes};

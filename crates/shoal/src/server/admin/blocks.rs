@@ -126,7 +126,11 @@ impl ServerContext {
             bytes: scheme.bytes,
             left: scheme.unwanted_blocks,
         };
-        Ok(ConversionReport { name: it.name.clone(), schemes: schemes.into_iter().map(report).collect() })
+        Ok(ConversionReport {
+            name: it.name.clone(),
+            schemes: schemes.into_iter().map(report).collect(),
+            directories: self.directory_schemes(volume),
+        })
     }
 
     /// Refuses a scheme of shards while blocks are in another one. A brick that repairs a damaged shard takes

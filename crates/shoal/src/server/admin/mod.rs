@@ -19,6 +19,7 @@ mod blocks;
 mod change;
 mod insight;
 mod names;
+mod schemes;
 mod show;
 mod tiers;
 
@@ -85,6 +86,9 @@ impl Admin for ServerContext {
             R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
             R::Tier { name, step } => self.tier(&name, step)?,
             R::Pin { name, inode, step } => AdminAnswer::Pin(self.pin(&name, InodeId(inode), step)?),
+            R::DirectoryScheme { name, inode, step } => {
+                AdminAnswer::DirectoryScheme(self.directory_scheme(&name, InodeId(inode), step)?)
+            }
             R::Conversion { name } => AdminAnswer::Conversion(self.conversion(&name)?),
             R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
             R::Profile { name, step } => AdminAnswer::Profile(self.profile(&name, step)?),

@@ -91,12 +91,13 @@ impl ServerContext {
         Ok(PinReport {
             volume: it.name.clone(),
             pinned: nearest.map(|(_, tier)| pinned_to(tier).to_owned()),
-            inherited_from: from.map(|from| self.pinned_path(volume, from)),
+            inherited_from: from.map(|from| self.path_of(volume, from)),
             has_hot_tier: map.tiers.contains_key(&volume),
         })
     }
 
-    fn pinned_path(&self, volume: GroupId, ino: InodeId) -> String {
+    /// The path of an inode, or its number.
+    pub(super) fn path_of(&self, volume: GroupId, ino: InodeId) -> String {
         self.paths_of(volume, vec![ino]).remove(&ino).unwrap_or_else(|| format!("(inode {})", ino.0))
     }
 

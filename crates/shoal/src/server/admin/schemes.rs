@@ -1,0 +1,65 @@
+//! Schemes of directories.
+
+use super::super::calls::{Answer, Ask};
+use super::super::context::ServerContext;
+use super::names;
+use crate::admin::{DirectoryScheme, SchemeOfReport, SchemeStep};
+use shoal_cluster::Command;
+use shoal_meta::PolicyState;
+use shoal_types::{BlockScheme, GroupId, InodeId, Tier};
+
+impl ServerContext {
+    /// Gives a directory or file a scheme, or takes it away, and reports the one that decides then.
+    pub(super) fn directory_scheme(
+        &self,
+        name: &str,
+        ino: InodeId,
+        step: SchemeStep,
+    ) -> Result<SchemeOfReport, String> {
+        let map = self.view.map();
+        let (volume, it) = names::volume(&map, name)?;
+        let PolicyState { exists, nearest, removed } =
+            match self.ask_leader_patiently(volume, &Ask::SchemeOf { volume, ino })? {
+                Answer::SchemeOf(state) => state,
+                other => return Err(format!("unexpected answer: {other:?}")),
+            };
+        if !exists {
+            return Err("the volume does not have this directory or file".into());
+        }
+        // The leader may not know of a change yet. A scheme of its own needs no leader.
+        let nearest = match step {
+            SchemeStep::Show => nearest,
+            SchemeStep::Auto => {
+                let (scheme, force) = (None, false);
+                self.decide(&Command::SetDirectoryScheme { volume, ino, scheme, removed, force })?;
+                None
+            }
+            SchemeStep::Set { replica, shards, force } => {
+                let scheme = BlockScheme::new(replica, shards.map(Into::into));
+                self.check_no_other_scheme(name, scheme.shards())?;
+                let set = Some(scheme);
+                self.decide(&Command::SetDirectoryScheme { volume, ino, scheme: set, removed, force })?;
+                Some((ino, scheme))
+            }
+        };
+        let from = nearest.map(|(from, _)| from).filter(|from| *from != ino);
+        Ok(SchemeOfReport {
+            volume: it.name.clone(),
+            scheme: nearest.map(|(_, scheme)| scheme.to_string()),
+            inherited_from: from.map(|from| self.path_of(volume, from)),
+            of_volume: map.scheme_in(volume, Tier::Cold).map_or_else(String::new, |it| it.to_string()),
+        })
+    }
+
+    /// The directories and files of a volume that have a scheme of their own.
+    pub(super) fn directory_schemes(&self, volume: GroupId) -> Vec<DirectoryScheme> {
+        let schemes = self.view.map().policies(volume).schemes;
+        let paths = self.paths_of(volume, schemes.keys().copied().collect());
+        let report = |(ino, scheme): (&InodeId, &BlockScheme)| DirectoryScheme {
+            path: paths.get(ino).cloned(),
+            inode: ino.0,
+            scheme: scheme.to_string(),
+        };
+        schemes.iter().map(report).collect()
+    }
+}
