@@ -1,17 +1,19 @@
 //! The administrator of a world: changes of the cluster map, as the commands of `shoal volume` make them.
 //!
-//! **Model.** A volume is converted from copies to shards and back, bricks are added, drained and removed,
-//! and a hot tier is detached. Servers know of a change at once, and clients some seconds later. What is to
-//! be removed must be empty first: the administrator polls until it is, and the world goes on meanwhile. A
-//! brick that was removed answers no request any more.
+//! **Model.** A volume is converted from copies to shards and back, and so are single directories and files
+//! of it. Bricks are added, drained and removed, and a hot tier is detached. Servers know of a change at
+//! once, and clients some seconds later. What is to be removed must be empty first: the administrator polls
+//! until it is, and the world goes on meanwhile. A brick that was removed answers no request any more.
 
 use crate::cluster::{Cluster, leading_tiers};
 use crate::layout::VOLUME;
 use shoal_cluster::{BrickState, Command};
 use shoal_meta::Server;
+use shoal_namespace::query;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
-use shoal_types::{BrickId, GroupId};
+use shoal_types::{BlockScheme, BrickId, GroupId, InodeId};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Longest time between an answer to an administrator and the command that follows, in microseconds.
 const COMMAND_US_MAX: u64 = 1_000_000;
 
+/// One of so many changes of the schemes of directories takes one away.
+const TAKES_AWAY_ONE_OF: u64 = 3;
+
 const OF_WORLD: GroupId = GroupId(VOLUME);
 
 /// Stores what is in copies in shards from now on, or the reverse.
@@ -31,6 +36,42 @@ pub fn convert(cluster: &Rc<Cluster>) {
     let shards = (!is_sharded).then_some(scheme);
     let replica = cluster.layout().replica;
     change_map(cluster, &Command::Convert { volume: OF_WORLD, replica, shards, force: true });
+}
+
+/// Gives a directory or a file the scheme that the volume does not have, or takes such a scheme away.
+pub fn set_scheme(cluster: &Rc<Cluster>) {
+    let (Some(shards), Some(inodes)) = (cluster.layout().scheme, inodes_with_content(cluster)) else {
+        return;
+    };
+    let map = cluster.bricks.newest_map();
+    let schemes = map.policies(OF_WORLD).schemes;
+    let takes_away = !schemes.is_empty() && cluster.world.below(TAKES_AWAY_ONE_OF) == 0;
+    let inodes = if takes_away { schemes.keys().copied().collect() } else { inodes };
+    let Some(ino) = inodes.get(cluster.world.below(inodes.len().max(1) as u64) as usize) else { return };
+    let scheme = match map.schemes.contains_key(&OF_WORLD) {
+        true => BlockScheme::Copies(cluster.layout().replica),
+        false => BlockScheme::Shards(shards),
+    };
+    let (ino, scheme, removed) = (*ino, (!takes_away).then_some(scheme), Vec::new());
+    change_map(cluster, &Command::SetDirectoryScheme { volume: OF_WORLD, ino, scheme, removed, force: true });
+}
+
+/// Files that refer to blocks, and the directories above them. `None` without a leader.
+fn inodes_with_content(cluster: &Rc<Cluster>) -> Option<Vec<InodeId>> {
+    let store = cluster.leading_server()?.replica().store().clone();
+    let mut inodes = BTreeSet::from([InodeId::ROOT]);
+    for (ino, _) in query::references(&*store, None, usize::MAX).ok()?.blocks {
+        let mut at = ino;
+        while inodes.insert(at) {
+            at = query::record(&*store, at).ok()??.parent;
+        }
+    }
+    Some(inodes.into_iter().collect())
+}
+
+/// Has the leader look again for blocks that are not where or not stored as they should be.
+pub fn survey(cluster: &Rc<Cluster>) {
+    tell(cluster, |server| server.placement_changed());
 }
 
 /// Adds a brick, as long as there is another.

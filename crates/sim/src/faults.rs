@@ -87,6 +87,8 @@ pub enum FaultKind {
     Commit,
     /// What is in copies is to be in shards, or the reverse.
     Convert,
+    /// A directory or a file gets a scheme of its own, or has none any more.
+    SetScheme,
     /// A brick is added, if there is another.
     AddBrick,
     /// Blocks are moved to where placement would put them today.
@@ -228,6 +230,7 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
         FaultKind::Drain(brick) => admin::drain(cluster, *brick),
         FaultKind::Detach => admin::detach(cluster),
         FaultKind::Convert => admin::convert(cluster),
+        FaultKind::SetScheme => admin::set_scheme(cluster),
         FaultKind::AddBrick => admin::add_brick(cluster),
         FaultKind::Rebalance => admin::rebalance(cluster),
         _ => {}

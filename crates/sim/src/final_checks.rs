@@ -12,7 +12,7 @@ use shoal_namespace::check::{self, Finding, Visitor};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::query;
 use shoal_runtime::time::Duration;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, GroupId, Tier};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockScheme, GroupId, Tier, nearest_policy};
 use shoal_wire::VolumeBlocks;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ const HEALED_WITHIN: Duration = Duration::from_secs(120);
 const DRAINED_WITHIN: Duration = Duration::from_secs(120);
 /// When the last mount has gone, the hot tier is empty within this.
 const COOLED_WITHIN: Duration = Duration::from_secs(120);
-/// ... and all in the scheme that the volume was converted to last.
+/// ... and all in the scheme that the volume and its directories were given last.
 const CONVERTED_WITHIN: Duration = Duration::from_secs(120);
 /// When nothing else is to be done, all blocks are where placement would put them within this.
 const BALANCED_WITHIN: Duration = Duration::from_secs(120);
@@ -161,25 +161,40 @@ fn look_at_draining(cluster: &Rc<Cluster>, findings: &Findings) {
     }
 }
 
-/// Checks that all blocks are in copies or in shards, as the volume stores new ones.
+/// Checks that all blocks are in copies or in shards, as the volume, or the nearest directory that has a
+/// scheme, stores new ones.
 fn look_at_conversion(cluster: &Rc<Cluster>, findings: &Findings) {
     if cluster.layout().scheme.is_none() {
         return;
     }
+    // What was moved to another directory is found by the next survey.
+    admin::survey(cluster);
     let limit = (CONVERTED_WITHIN, "the conversion does not end");
     expect_none(cluster, findings, limit, || in_another_scheme(cluster));
 }
 
-/// Some blocks of the cold tier that are not in the volume's scheme. `None` without a leader.
+/// Some blocks of the cold tier that are in no scheme of their files. `None` without a leader.
 fn in_another_scheme(cluster: &Rc<Cluster>) -> Option<Vec<(BlockId, BlockGroup)>> {
     let map = cluster.bricks.newest_map();
-    let shards = map.schemes.get(&GroupId(VOLUME));
-    let is_wanted = |info: &BlockInfo| {
-        let shards = shards.filter(|_| u64::from(info.len) >= cluster.layout().sharded_bytes_min);
+    let store = cluster.leading_server()?.replica().store().clone();
+    let of_volume = map.scheme_in(GroupId(VOLUME), Tier::Cold)?;
+    let schemes = map.policies(GroupId(VOLUME)).schemes;
+    let mut wanted = BTreeMap::<BlockId, Vec<BlockScheme>>::new();
+    for (ino, id) in query::references(&*store, None, usize::MAX).ok()?.blocks {
+        let above = |at| query::record(&*store, at).map(|inode| inode.map(|inode| inode.parent));
+        let scheme = nearest_policy(&schemes, ino, above).ok()?.map_or(of_volume, |(_, scheme)| scheme);
+        wanted.entry(id).or_default().push(scheme);
+    }
+    let is_in = |info: &BlockInfo, scheme: &BlockScheme| {
+        let shards = scheme.shards().filter(|_| u64::from(info.len) >= cluster.layout().sharded_bytes_min);
         let wanted = shards.map_or((0, 0), |shards| (usize::from(shards.data), shards.width()));
-        info.group.tier() == Tier::Hot || (info.group.data_shards(), info.group.all_shards()) == wanted
+        (info.group.data_shards(), info.group.all_shards()) == wanted
     };
-    let blocks = used_blocks(cluster)?.into_iter().filter(|(_, info)| !is_wanted(info));
+    let is_wanted = |id: &BlockId, info: &BlockInfo| {
+        let of_files = wanted.get(id).map_or(&[][..], Vec::as_slice);
+        info.group.tier() == Tier::Hot || of_files.iter().any(|scheme| is_in(info, scheme))
+    };
+    let blocks = used_blocks(cluster)?.into_iter().filter(|(id, info)| !is_wanted(id, info));
     Some(blocks.map(|(id, info)| (id, info.group)).take(NAMED_MAX).collect())
 }
 

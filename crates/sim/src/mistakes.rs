@@ -38,6 +38,7 @@ pub const MISTAKES: &[&str] = &[
     "take a part of a new place for all of it",
     "give up a copy that is nowhere else",
     "leave blocks in their old scheme",
+    "convert blocks whatever their directories say",
     "leave what a dead client stored",
     "keep what a session held",
 ];

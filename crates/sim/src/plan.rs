@@ -235,13 +235,14 @@ impl Draw {
         faults
     }
 
-    /// Adds what an administrator does meanwhile: mostly a conversion, often another one before the first is
-    /// complete.
+    /// Adds what an administrator does meanwhile: mostly a conversion of the volume, a directory or a file,
+    /// often another one before the first is complete.
     fn administrate(&mut self, faults: &mut Vec<Fault>) {
         for _ in 0..self.rng.random_range(1..=ACTIONS_MAX) {
             let brick = self.brick();
             let actions = match self.rng.random_range(0..10) {
-                0..=4 => vec![FaultKind::Convert],
+                0..=2 => vec![FaultKind::Convert],
+                3..=4 => vec![FaultKind::SetScheme],
                 5 => vec![FaultKind::AddBrick, FaultKind::Rebalance],
                 6 => vec![FaultKind::Rebalance],
                 7 | 8 => vec![FaultKind::Drain(brick), FaultKind::Commit],
