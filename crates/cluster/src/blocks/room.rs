@@ -28,7 +28,7 @@ impl Inner {
 
     pub(super) fn room_in(self: &Arc<Inner>, tier: Tier) -> Result<Statfs, BlockError> {
         let map = self.bricks.map();
-        let rules = Rules::of_long_blocks(&map, self.volume, tier).ok_or_else(unknown_volume)?;
+        let own = Rules::of_long_blocks(&map, self.volume, tier).ok_or_else(unknown_volume)?;
         let bricks: Vec<(BrickId, NodeId)> = map
             .bricks_in(self.volume, tier)
             .filter(|(_, brick)| brick.state == BrickState::Active)
@@ -52,8 +52,25 @@ impl Inner {
                 *sum = (sum.0.saturating_add(room.total_bytes), sum.1.saturating_add(room.free_bytes));
             }
         }
-        room_of(&nodes, rules)
+        let schemes = map.schemes_in(self.volume, tier);
+        let rules = schemes.filter_map(|scheme| Rules::of_scheme(&map, (self.volume, tier), scheme));
+        least_room(&nodes, own, rules)
     }
+}
+
+/// Room in the scheme that takes most, of a tier's own and those of directories: what is granted to writers
+/// must fit wherever they write. A directory's scheme that cannot be written now stops no other writers.
+fn least_room(
+    nodes: &BTreeMap<NodeId, (u64, u64)>,
+    own: Rules,
+    of_directories: impl Iterator<Item = Rules>,
+) -> Result<Statfs, BlockError> {
+    let rooms = of_directories.filter_map(|rules| room_of(nodes, rules).ok());
+    Ok(rooms.fold(room_of(nodes, own)?, |least, room| Statfs {
+        total_bytes: least.total_bytes.min(room.total_bytes),
+        free_bytes: least.free_bytes.min(room.free_bytes),
+        ..least
+    }))
 }
 
 /// Room on nodes with so many bytes in all and free: for blocks as copies, or in shards, each of which takes
@@ -105,6 +122,18 @@ mod tests {
         assert_eq!(storable(&[1000, 10, 10], 2, rules(2, 1)), 20, "the large one has no partner");
         assert_eq!(storable(&[90], 3, rules(3, 3)), 30);
         assert_eq!(storable(&[], 1, rules(1, 1)), 0);
+    }
+
+    #[test]
+    fn room_is_that_of_the_scheme_that_takes_most_and_can_be_written() {
+        let rules = |replica, data| Rules { replica, per_node: 1, data, arbitrated: false };
+        let nodes = |count: u32| (1..=count).map(|node| (NodeId(node), (1200, 600))).collect();
+        let room = |count, own, other| {
+            least_room(&nodes(count), own, [other].into_iter()).ok().map(|room| room.free_bytes)
+        };
+        let (copies, shards) = (rules(3, 0), rules(6, 4));
+        assert_eq!((room(6, copies, shards), room(6, shards, copies)), (Some(1200), Some(1200)));
+        assert_eq!((room(4, copies, shards), room(4, shards, copies)), (Some(800), None));
     }
 
     #[test]

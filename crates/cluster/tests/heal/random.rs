@@ -5,7 +5,7 @@ use crate::world::Volume;
 use proptest::prelude::*;
 use shoal_cluster::Command;
 use shoal_cluster::map::{BrickState, Shards};
-use shoal_types::BrickId;
+use shoal_types::{BlockScheme, BrickId, InodeId};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -21,6 +21,8 @@ enum Step {
     Rebalance,
     /// To shards, and back to copies.
     Convert,
+    /// The directory of all files is in shards, or as the volume again.
+    SetScheme,
     Heal,
 }
 
@@ -35,6 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Undrain),
         1 => Just(Step::Rebalance),
         1 => Just(Step::Convert),
+        1 => Just(Step::SetScheme),
         1 => Just(Step::Heal),
     ]
 }
@@ -118,6 +121,14 @@ impl Run {
                 self.v.world.change(Command::Convert { volume: VOLUME, replica: 3, shards, force: true });
                 self.v.server.placement_changed();
             }
+            Step::SetScheme => {
+                let (volume, ino, removed, force) = (VOLUME, InodeId::ROOT, Vec::new(), true);
+                let has_one = self.v.world.map.read().directory_schemes.contains_key(&VOLUME);
+                let Some(shards) = self.converts_to else { return };
+                let scheme = (!has_one).then_some(BlockScheme::Shards(shards));
+                self.v.world.change(Command::SetDirectoryScheme { volume, ino, scheme, removed, force });
+                self.v.server.placement_changed();
+            }
             Step::Heal => self.heal(),
         }
     }
@@ -130,6 +141,9 @@ impl Run {
         // Leftovers of deleted blocks can be told from uncommitted blocks only when a later block is known.
         self.v.write(1);
         self.heal();
+        eventually("all blocks are in their scheme", || {
+            self.v.server.schemes().unwrap().iter().all(|scheme| scheme.unwanted_blocks == 0)
+        });
         let mut tries = 0;
         eventually("copies in excess are swept and garbage is deleted", || {
             tries += 1;
