@@ -194,7 +194,16 @@ impl Core {
         }
     }
 
-    /// The kernel has dropped its last reference to an inode under this cover.
+    /// An inode that the kernel may refer to has this cover, as the cache says.
+    pub(super) fn refer_under(&mut self, ino: InodeId, cover: InodeId) {
+        if let Some(before) = self.refs.count_under(ino, cover)
+            && self.refs.under(before).next().is_none()
+        {
+            self.cover_unreferenced(before);
+        }
+    }
+
+    /// The kernel has no more references to inodes under this cover.
     pub(super) fn cover_unreferenced(&mut self, cover: InodeId) {
         if self.rights.dead_covers.remove(&cover) {
             self.inode_deleted(cover);
@@ -217,7 +226,7 @@ impl Core {
     /// An inode has another cover from now on. The right to change it moves along.
     fn update_cover(&mut self, ino: InodeId, apart: &[InodeId]) {
         let Some(cover) = self.cache.cover(ino) else { return };
-        self.refs.count_under(ino, cover);
+        self.refer_under(ino, cover);
         if self.cache.is_directory(ino) {
             return;
         }
@@ -240,7 +249,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::super::UNKNOWN_THREAD;
-    use super::super::fixture::{commit, core, make_directory, make_file};
+    use super::super::fixture::{commit, core, make_directory, make_file, record};
     use super::*;
     use bytes::Bytes;
     use shoal_namespace::RenameFlags;
@@ -404,6 +413,30 @@ mod tests {
         core.begin_recall(&recall);
         commit(&mut core);
         assert_eq!(finish(&mut core), Some(vec![ino]));
+    }
+
+    #[test]
+    fn right_to_deleted_directory_is_kept_for_an_open_file_that_another_client_moved_into_it() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [name, file] = ["dir", "file"].map(|name| Name::try_from(name).expect("a name"));
+        let dir = make_directory(&mut core, &name);
+        let ino = make_file(&mut core, root, &file);
+        commit(&mut core);
+        let mut inode = core.cache.peek(ino).expect("just made").inode.clone();
+        let items = vec![Item::Drop { ino, cover: root, names: Vec::new(), hold: true }];
+        let recall = Recall { id: 1, after: Vec::new(), items };
+        core.begin_recall(&recall);
+        core.finish_recall(&recall, &mut Vec::new()).expect("nothing is in flight");
+        // Meanwhile another client moves the file to dir/file, and unlinks it.
+        (inode.parent, inode.nlink) = (dir, 0);
+        let asked = core.ticket();
+        core.install_inode(asked, record(ino, inode));
+        core.remove(UNKNOWN_THREAD, root, &name, true, now).expect("nothing is needed");
+        commit(&mut core);
+        assert!(reclaims(&mut core, dir), "the file's record is cached by this right");
+        core.forget(ino, 1);
+        commit(&mut core);
+        assert!(!reclaims(&mut core, dir));
     }
 
     #[test]

@@ -52,8 +52,17 @@ impl Core {
         if self.cache.is_dead(record.ino) {
             return;
         }
+        let ino = record.ino;
+        self.rights.watch(record.inode.cover(ino));
+        self.merge_record(record);
+        // Another client may have moved it. Its cover is kept for as long as the kernel refers to it.
+        if let Some(cover) = self.cache.cover(ino) {
+            self.refer_under(ino, cover);
+        }
+    }
+
+    fn merge_record(&mut self, record: FileRecord) {
         let FileRecord { ino, inode, xattrs, extents, blocks: _ } = record;
-        self.rights.watch(inode.cover(ino));
         if self.cache.refresh(ino, &inode, &xattrs) {
             return;
         }

@@ -140,14 +140,13 @@ impl References {
         oldest
     }
 
-    /// An inode has this cover from now on.
-    pub(super) fn count_under(&mut self, ino: InodeId, cover: InodeId) {
-        if let Some(refs) = self.known.get_mut(&ino)
-            && refs.cover != cover
-        {
-            self.under.remove(std::mem::replace(&mut refs.cover, cover), ino);
-            self.under.insert(cover, ino);
-        }
+    /// An inode has this cover from now on. Returns its cover before, if that was another one.
+    pub(super) fn count_under(&mut self, ino: InodeId, cover: InodeId) -> Option<InodeId> {
+        let refs = self.known.get_mut(&ino).filter(|refs| refs.cover != cover)?;
+        let before = std::mem::replace(&mut refs.cover, cover);
+        self.under.remove(before, ino);
+        self.under.insert(cover, ino);
+        Some(before)
     }
 
     /// A reply tells the kernel that a directory is in `dir`. Returns the parent in the reply before, if that
