@@ -216,8 +216,8 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this slot's, and the kernel has no command about it: the queue's thread keeps
-        // its slots until the kernel has given them up.
+        // SAFETY: the mapping is this slot's, and the kernel has no command about it: the queue's thread
+        // keeps its slots until the kernel has given them up.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }

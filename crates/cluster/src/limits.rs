@@ -29,9 +29,6 @@ pub const SURVEY_WAIT_MAX: Duration = Duration::from_secs(30);
 pub const ROOM_AGE_MAX: Duration = Duration::from_secs(1);
 /// A request for the free space waits for a brick this long, and then uses the last reported value.
 pub const ROOM_WAIT_MAX: Duration = Duration::from_millis(1500);
-/// A brick without blocks is removed when it has been drained for so long: longer than a mount takes to
-/// learn of that, and to commit the blocks that it stored there before.
-pub const DRAIN_QUIET: Duration = Duration::from_secs(15);
 /// A brick with less free space than this, in bytes, gets no more blocks if another can take them: writes in
 /// flight to it should still fit.
 pub const ROOM_LOW_BYTES: u64 = 128 << 20;

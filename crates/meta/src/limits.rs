@@ -213,9 +213,6 @@ pub const HEAL_THREADS: usize = 4;
 /// Blocks copied before the log records their places: at most 128 MiB of copies are wasted when a leader
 /// dies.
 pub const HEAL_PAGE: usize = 32;
-/// A hot tier can be removed when it has been empty for so many seconds while it was being detached: longer
-/// than a mount takes to learn of that, and to commit the blocks that it stored there before.
-pub const DETACH_QUIET_S: u64 = 15;
 /// How often the mover between tiers looks for work, and gets the counts of reads from bricks.
 pub const TIER_EVERY: Duration = Duration::from_secs(1);
 /// Blocks that are planned to be moved at a time; planning again takes the latest state into account.

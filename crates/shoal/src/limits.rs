@@ -138,7 +138,7 @@ pub const MAP_POLL: Duration = Duration::from_millis(700);
 /// How long a command waits until a change of the map has reached the node that acts on it.
 pub const MAP_NEWS_PATIENCE: Duration = Duration::from_secs(2);
 /// Time-out of a short request to a node, which may be busy or have to be connected first.
-pub const ASK_PATIENCE: Duration = Duration::from_secs(3);
+pub const NODE_REPLY_WAIT_MAX: Duration = Duration::from_secs(3);
 /// Time-out of a node's report, after which it is shown as disconnected.
 pub const REPORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Time-out of reports with digests, for which all metadata is read.
@@ -235,11 +235,11 @@ pub const ROUND_LIFE: Duration = Duration::from_secs(10);
 /// administrators may look.
 pub const ROUNDS_KEPT_MAX: usize = 8;
 /// Longest answer of a mount, in bytes: some times what all kinds of requests, or [`TOP_FILES_MAX`], take.
-pub const TOLD_BYTES_MAX: usize = 64 << 10;
+pub const ROUND_REPLIES_BYTES_MAX: usize = 64 << 10;
 /// Answers of mounts that a node keeps until the next question, in bytes: thousands of mounts.
-pub const TOLD_BYTES_KEPT_MAX: usize = 64 << 20;
+pub const ROUND_REPLIES_KEPT_BYTES_MAX: usize = 64 << 20;
 /// Answers of mounts in one message between nodes, in bytes.
-pub const TOLD_PAGE_BYTES: usize = 1 << 20;
+pub const ROUND_REPLIES_PAGE_BYTES: usize = 1 << 20;
 /// Files that `volume top` lists of each mount, at most and unless told otherwise, as in GlusterFS.
 pub const TOP_FILES_MAX: u32 = 100;
 /// Files of all mounts together whose paths are looked up for `volume top`; others are shown by number.
@@ -279,9 +279,9 @@ pub const WEB_PORT_DEFAULT: u16 = 7471;
 /// How often an open page refreshes itself, in seconds.
 pub const WEB_REFRESH_S: u64 = 3;
 /// How often what changes quickly is asked for an open page. Mounts look for questions once a second.
-pub const WEB_ASK_EVERY: Duration = Duration::from_secs(3);
+pub const WEB_REQUEST_PERIOD: Duration = Duration::from_secs(3);
 /// How often what changes slowly, or what each volume's leader is asked for, is asked for an open page.
-pub const WEB_ASK_SLOWLY_EVERY: Duration = Duration::from_secs(5);
+pub const WEB_SLOW_REQUEST_PERIOD: Duration = Duration::from_secs(5);
 /// For how long a page counts as open after it was last asked for: some of its refreshes.
 pub const WEB_WANTED_FOR: Duration = Duration::from_secs(15);
 /// An answer of this age is shown at once. For a newer one the page would have to wait.

@@ -181,15 +181,15 @@ pub struct Tracker {
 
 /// A brick or mount in an answer: the name that tells it from others, the name to show, and what it counted
 /// or why that is not known.
-pub struct Told {
+pub struct Counters {
     pub key: String,
     pub name: String,
     pub counted: Result<Counted, String>,
 }
 
-impl Told {
-    fn mount(mount: &MountName, counted: Result<Counted, String>) -> Told {
-        Told { key: mount.to_string(), name: mount_name(mount), counted }
+impl Counters {
+    fn mount(mount: &MountName, counted: Result<Counted, String>) -> Counters {
+        Counters { key: mount.to_string(), name: mount_name(mount), counted }
     }
 }
 
@@ -210,15 +210,15 @@ impl Tracker {
             let counted = one.profiled.as_ref().map(|profiled| Counted::from(&profiled.cumulative));
             let why = || plain(one.trouble.as_deref().unwrap_or("not known"));
             let name = one.brick.to_string();
-            Told { name: plain(&name), key: name, counted: counted.ok_or_else(why) }
+            Counters { name: plain(&name), key: name, counted: counted.ok_or_else(why) }
         });
         let answered = report
             .mounts
             .iter()
-            .map(|one| Told::mount(&one.mount, Ok(Counted::from(&one.profiled.cumulative))));
-        let silent = report.silent.iter().map(|mount| Told::mount(mount, Err("has not answered".into())));
+            .map(|one| Counters::mount(&one.mount, Ok(Counted::from(&one.profiled.cumulative))));
+        let silent = report.silent.iter().map(|mount| Counters::mount(mount, Err("has not answered".into())));
         let earlier = self.mounts.clone();
-        let mut sample = self.told(answered.chain(silent).collect(), bricks.collect(), now_ms);
+        let mut sample = self.sample(answered.chain(silent).collect(), bricks.collect(), now_ms);
         if report.trouble.is_some() {
             (self.mounts, sample.total) = (earlier, None);
         }
@@ -227,7 +227,7 @@ impl Tracker {
     }
 
     /// The difference between what is told now and what was told before.
-    pub fn told(&mut self, mounts: Vec<Told>, bricks: Vec<Told>, now_ms: u64) -> Sample {
+    pub fn sample(&mut self, mounts: Vec<Counters>, bricks: Vec<Counters>, now_ms: u64) -> Sample {
         let elapsed_ms = self.answered_ms.replace(now_ms).map(|then| now_ms.saturating_sub(then));
         let mounts = advance(&mut self.mounts, mounts, elapsed_ms);
         let bricks = advance(&mut self.bricks, bricks, elapsed_ms);
@@ -241,9 +241,9 @@ impl Tracker {
 }
 
 /// Those that are not told of any more are forgotten; those that are told of and have not answered are kept.
-fn advance(before: &mut BTreeMap<String, Counted>, told: Vec<Told>, elapsed_ms: Option<u64>) -> Vec<Row> {
+fn advance(before: &mut BTreeMap<String, Counted>, told: Vec<Counters>, elapsed_ms: Option<u64>) -> Vec<Row> {
     let mut kept = BTreeMap::new();
-    let row = |Told { key, name, counted }: Told| {
+    let row = |Counters { key, name, counted }: Counters| {
         let earlier = before.get(&key);
         let (rates, trouble, counted) = match counted {
             Ok(now) => {
@@ -285,18 +285,18 @@ mod tests {
         Counted { lived_ms, read_bytes: bytes, written_bytes: 2 * bytes, operations, ..Counted::default() }
     }
 
-    fn told(name: &str, counted: Counted) -> Vec<Told> {
-        vec![Told { key: name.into(), name: name.into(), counted: Ok(counted) }]
+    fn told(name: &str, counted: Counted) -> Vec<Counters> {
+        vec![Counters { key: name.into(), name: name.into(), counted: Ok(counted) }]
     }
 
     #[test]
     fn rate_is_the_difference_of_two_answers_over_the_time_that_passed_at_the_mount() {
         let mut tracker = Tracker::default();
-        let first = tracker.told(told("m", counted(60_000, 500, vec![op("read", 100)])), vec![], 0);
+        let first = tracker.sample(told("m", counted(60_000, 500, vec![op("read", 100)])), vec![], 0);
         assert_eq!((first.mounts[0].rates.clone(), first.total), (None, None));
         // The answer came after 3 seconds, and was made 2 seconds after the one before.
         let now = counted(62_000, 4500, vec![op("read", 140), op("write", 20)]);
-        let second = tracker.told(told("m", now), vec![], 3000);
+        let second = tracker.sample(told("m", now), vec![], 3000);
         let rates = second.mounts[0].rates.clone().expect("rates");
         assert_eq!((rates.operations, rates.read_bytes, rates.written_bytes), (30.0, 2000.0, 4000.0));
         assert_eq!((rates.mean_ns, rates.p99_ns), (600, 1024));
@@ -309,7 +309,7 @@ mod tests {
     fn restarted_brick_counts_from_zero_and_over_its_own_life() {
         let mut tracker = Tracker::default();
         let mut step =
-            |counted, now_ms| tracker.told(vec![], told("b", counted), now_ms).bricks[0].rates.clone();
+            |counted, now_ms| tracker.sample(vec![], told("b", counted), now_ms).bricks[0].rates.clone();
         assert_eq!(step(counted(900_000, 1 << 30, vec![op("get", 5000)]), 0), None);
         let rates = step(counted(1000, 3000, vec![op("get", 30)]), 2000).expect("rates");
         assert_eq!((rates.operations, rates.read_bytes), (30.0, 3000.0));
@@ -321,12 +321,12 @@ mod tests {
     #[test]
     fn mount_that_began_in_between_has_a_rate_and_an_older_one_has_none_yet() {
         let mut tracker = Tracker::default();
-        tracker.told(vec![], vec![], 0);
-        let young = tracker.told(told("young", counted(1000, 10, vec![])), vec![], 2000);
+        tracker.sample(vec![], vec![], 0);
+        let young = tracker.sample(told("young", counted(1000, 10, vec![])), vec![], 2000);
         assert_eq!(young.mounts[0].rates.as_ref().map(|rates| rates.read_bytes), Some(10.0));
-        let old = tracker.told(told("old", counted(9000, 10, vec![])), vec![], 4000);
+        let old = tracker.sample(told("old", counted(9000, 10, vec![])), vec![], 4000);
         assert_eq!(old.mounts[0].rates, None);
-        let same = tracker.told(told("old", counted(9000, 10, vec![])), vec![], 6000);
+        let same = tracker.sample(told("old", counted(9000, 10, vec![])), vec![], 6000);
         assert_eq!(same.mounts[0].rates, None, "no time has passed there");
     }
 

@@ -1,5 +1,7 @@
 //! Limits that hold everywhere. Those of a single crate are in its own `limits` module.
 
+use std::time::Duration;
+
 /// Longest name of a directory entry (`NAME_MAX`), in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest target of a symbolic link (`PATH_MAX` less its NUL), in bytes.
@@ -16,6 +18,9 @@ pub const XATTR_TOTAL_BYTES_MAX: usize = 256 << 10;
 pub const POLICIES_MAX: usize = 256;
 /// Directories above a file among which its policy is looked for; the kernel takes paths of 4096 bytes.
 pub const POLICY_DEPTH_MAX: usize = 2048;
+/// How long a brick has to be drained, or a detached tier empty, before it is removed. A mount takes less to
+/// learn of it, and to commit the blocks that it stored there before.
+pub const REMOVAL_WAIT: Duration = Duration::from_secs(15);
 /// Largest block of content, in bytes.
 pub const BLOCK_BYTES_MAX: u32 = 4 << 20;
 /// Content up to this size is kept inline in the namespace by default, in bytes.

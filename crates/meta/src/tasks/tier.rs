@@ -1,10 +1,11 @@
 //! The settings of a volume's tiers, how often cold blocks are read, and the mover's progress.
 
 use super::pace::Pace;
-use crate::limits::{DETACH_QUIET_S, HEAT_BLOCKS_MAX, HEAT_WINDOW_S};
+use crate::limits::{HEAT_BLOCKS_MAX, HEAT_WINDOW_S};
 use serde::{Deserialize, Serialize};
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
+use shoal_types::limits::REMOVAL_WAIT;
 use shoal_types::{BlockId, Statfs};
 use std::collections::HashMap;
 
@@ -64,7 +65,7 @@ pub struct TierState {
 impl TierState {
     /// Whether a hot tier that is being detached can be removed.
     pub fn can_be_removed(&self) -> bool {
-        self.hot_blocks == 0 && self.empty_s >= DETACH_QUIET_S
+        self.hot_blocks == 0 && self.empty_s >= REMOVAL_WAIT.as_secs()
     }
 }
 

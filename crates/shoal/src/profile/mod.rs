@@ -96,7 +96,7 @@ pub struct TopOf {
 
 /// What a mount answers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum RoundReply {
     /// To [`Wanted::Profile`].
     Profile(Box<Profiled>),
     /// To [`Wanted::Top`].

@@ -2,7 +2,7 @@
 //! of their own.
 
 use crate::admin::{Event, SeenEvent};
-use crate::profile::{Profiled, Round, Told};
+use crate::profile::{Profiled, Round, RoundReply};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
@@ -21,73 +21,76 @@ const CALLS_VERSION: u8 = 1;
 
 /// A request to a node of the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Ask {
-    /// The cluster map, if the node has a newer one than this epoch: [`Answer::Map`].
+pub enum NodeRequest {
+    /// The cluster map, if the node has a newer one than this epoch: [`NodeReply::Map`].
     Map { epoch: u64 },
-    /// Carry out a change of the map, as the leader of the map's group: [`Answer::Done`].
+    /// Carry out a change of the map, as the leader of the map's group: [`NodeReply::Done`].
     Execute(Command),
-    /// The state of everything that runs on the node: [`Answer::Report`].
+    /// The state of everything that runs on the node: [`NodeReply::Report`].
     Report { digest: bool },
-    /// The progress of healing, from the leader of the volume's metadata group: [`Answer::Heal`].
+    /// The progress of healing, from the leader of the volume's metadata group: [`NodeReply::Heal`].
     Heal { volume: GroupId },
-    /// Examine all blocks for healing, as the leader: [`Answer::Heal`].
+    /// Examine all blocks for healing, as the leader: [`NodeReply::Heal`].
     HealFull { volume: GroupId },
-    /// Whether a brick can be created at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason.
-    /// With `force`, a retired brick of this cluster may be there, which is then deleted: [`Answer::Noted`].
+    /// Whether a brick can be created at a path: [`NodeReply::Done`], or [`NodeReply::Failed`] with the
+    /// reason. With `force`, a retired brick of this cluster may be there, which is then deleted:
+    /// [`NodeReply::Noted`].
     CheckBrick { path: std::path::PathBuf, force: bool },
-    /// Blocks of the volume that name a brick: [`Answer::Blocks`]. For the leader.
+    /// Blocks of the volume that name a brick: [`NodeReply::Blocks`]. For the leader.
     BlocksOn { volume: GroupId, brick: BrickId },
-    /// The voters and learners of a metadata group: [`Answer::Members`]. For its leader.
+    /// The voters and learners of a metadata group: [`NodeReply::Members`]. For its leader.
     Members { group: GroupId },
-    /// The sessions of a volume: [`Answer::Sessions`]. For its leader.
+    /// The sessions of a volume: [`NodeReply::Sessions`]. For its leader.
     Sessions { volume: GroupId },
-    /// Remove flock and POSIX locks: [`Answer::Cleared`]. For the volume's leader.
+    /// Remove flock and POSIX locks: [`NodeReply::Cleared`]. For the volume's leader.
     ClearLocks { volume: GroupId, path: String, what: ClearLocks },
-    /// Use of each brick of a volume, by the records of its blocks: [`Answer::Used`]. For its leader.
+    /// Use of each brick of a volume, by the records of its blocks: [`NodeReply::Used`]. For its leader.
     Used { volume: GroupId },
     /// The disks under the bricks that a volume has on this node, and the findings of their scrubs:
-    /// [`Answer::Disks`].
+    /// [`NodeReply::Disks`].
     Disks { volume: GroupId },
-    /// Scrub those bricks now: [`Answer::Disks`].
+    /// Scrub those bricks now: [`NodeReply::Disks`].
     ScrubNow { volume: GroupId },
-    /// Begins a round, and asks the volume's bricks on this node: [`Answer::Profiles`].
+    /// Begins a round, and asks the volume's bricks on this node: [`NodeReply::Profiles`].
     BeginRound { volume: GroupId, round: Round },
-    /// The answers of mounts in a round, for sessions with numbers above `after`: [`Answer::Told`].
-    Told { volume: GroupId, round: u64, after: Option<SessionId> },
-    /// From a mount: requests the current round, unless it is `answered`: [`Answer::Round`].
+    /// The replies of mounts in a round, for sessions with numbers above `after`:
+    /// [`NodeReply::RoundReplies`].
+    RoundReplies { volume: GroupId, round: u64, after: Option<SessionId> },
+    /// From a mount: requests the current round, unless it is `answered`: [`NodeReply::Round`].
     Round { volume: GroupId, answered: u64 },
-    /// From a mount: its answer to a round: [`Answer::Done`].
-    Tell { volume: GroupId, session: SessionId, round: u64, told: Told },
-    /// The paths of inodes, as far as they are found: [`Answer::Paths`]. For the volume's leader.
+    /// From a mount: its answer to a round: [`NodeReply::Done`].
+    SubmitRoundReply { volume: GroupId, session: SessionId, round: u64, reply: RoundReply },
+    /// The paths of inodes, as far as they are found: [`NodeReply::Paths`]. For the volume's leader.
     Paths { volume: GroupId, inodes: Vec<InodeId> },
-    /// Events of the node after these: [`Answer::Events`].
+    /// Events of the node after these: [`NodeReply::Events`].
     Events { seen: Vec<SeenEvent> },
-    /// The time of the node: [`Answer::Clock`].
+    /// The time of the node: [`NodeReply::Clock`].
     Clock,
-    /// From a mount: a session was ended, and what was lost with it: [`Answer::Done`].
+    /// From a mount: a session was ended, and what was lost with it: [`NodeReply::Done`].
     Lost { volume: GroupId, text: String },
-    /// From a mount: the identity that a brick of this node has in its directory: [`Answer::BrickIdentity`].
+    /// From a mount: the identity that a brick of this node has in its directory:
+    /// [`NodeReply::BrickIdentity`].
     BrickIdentity { brick: BrickId },
-    /// The state of a volume's tiers: [`Answer::Tiers`]. For its leader.
+    /// The state of a volume's tiers: [`NodeReply::Tiers`]. For its leader.
     Tiers { volume: GroupId },
-    /// Blocks that would be moved between the tiers of a volume now: [`Answer::TierPlan`]. For its leader.
+    /// Blocks that would be moved between the tiers of a volume now: [`NodeReply::TierPlan`]. For its leader.
     TierPlan { volume: GroupId },
-    /// How the blocks of a volume are stored: [`Answer::Schemes`]. For its leader.
+    /// How the blocks of a volume are stored: [`NodeReply::Schemes`]. For its leader.
     Schemes { volume: GroupId },
-    /// How many further losses the blocks of a volume survive: [`Answer::Losses`]. For its leader.
+    /// How many further losses the blocks of a volume survive: [`NodeReply::Losses`]. For its leader.
     Losses { volume: GroupId },
-    /// The pin that decides for a file or directory: [`Answer::Pin`]. For the volume's leader.
+    /// The pin that decides for a file or directory: [`NodeReply::Pin`]. For the volume's leader.
     Pin { volume: GroupId, ino: InodeId },
-    /// The newest version of operations that the node's program knows: [`Answer::OpVersion`]. One that knows
-    /// version 1 alone does not know this request either.
+    /// The newest version of operations that the node's program knows: [`NodeReply::OpVersion`]. One that
+    /// knows version 1 alone does not know this request either.
     OpVersion,
-    /// The scheme of a file or directory: [`Answer::SchemeOf`]. For the volume's leader.
+    /// The scheme of a file or directory: [`NodeReply::SchemeOf`]. For the volume's leader.
     SchemeOf { volume: GroupId, ino: InodeId },
 }
 
 /// The answer to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Answer {
+pub enum NodeReply {
     /// An encoded map; `None`: there is no newer one.
     Map(Option<Vec<u8>>),
     /// The outcome of a command.
@@ -98,7 +101,7 @@ pub enum Answer {
     Heal(Heal),
     /// Number of blocks on a brick, by the volume's records.
     Blocks(u64),
-    /// Ask this node instead, if the leader is known.
+    /// NodeRequest this node instead, if the leader is known.
     NotLeader(Option<NodeId>),
     /// The request cannot be answered, and why.
     Failed(String),
@@ -117,7 +120,7 @@ pub enum Answer {
     /// Counters of bricks, if the round asks for them.
     Profiles(BTreeMap<BrickId, Profiled>),
     /// Answers of mounts, in the order of their sessions, and whether that is all.
-    Told { mounts: Vec<(SessionId, Told)>, complete: bool },
+    RoundReplies { mounts: Vec<(SessionId, RoundReply)>, complete: bool },
     /// A round of questions.
     Round(Option<Round>),
     /// Paths from the root of the volume, in the order of the request.
@@ -247,7 +250,7 @@ pub struct Heal {
 
 /// A request to join.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct JoinAsk {
+pub struct JoinRequest {
     /// The secret of the token.
     pub secret: u128,
     /// The node's name.
@@ -258,7 +261,7 @@ pub struct JoinAsk {
 
 /// The answer to a node that joins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct JoinAnswer {
+pub struct JoinReply {
     /// Its number.
     pub node: NodeId,
     /// The cluster.
@@ -280,7 +283,7 @@ pub fn unpack<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecEr
 }
 
 /// Sends a request over a connection.
-pub fn ask_over(link: &Link, ask: &Ask, patience: Duration) -> Result<Answer, NetError> {
+pub fn request_over(link: &Link, ask: &NodeRequest, patience: Duration) -> Result<NodeReply, NetError> {
     let body = link.call(Service::Cluster, false, vec![pack(ask)], patience)?;
     let refused = |why: String| NetError::Refused { address: link.address().to_owned(), why };
     unpack(&body).map_err(|error| refused(format!("its answer could not be decoded: {error}")))

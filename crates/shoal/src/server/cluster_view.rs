@@ -9,10 +9,10 @@
 //! **Promises.** Reading the map costs one lock. A map is never replaced by an older one.
 
 use super::access::not_started;
-use super::calls::{Answer, Ask, ask_over};
+use super::calls::{NodeReply, NodeRequest, request_over};
 use super::near_bricks::NearBricks;
 use crate::address::is_own;
-use crate::limits::ASK_PATIENCE;
+use crate::limits::NODE_REPLY_WAIT_MAX;
 use crate::measure::{MeasuredMeta, MetaWatches};
 use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::{Bricks, ClusterMap, Draining};
@@ -182,30 +182,30 @@ impl ClusterView {
     }
 
     /// Sends a request to a node. The error is a message for administrators.
-    pub fn ask(&self, node: NodeId, ask: &Ask, patience: Duration) -> Result<Answer, String> {
+    pub fn ask(&self, node: NodeId, ask: &NodeRequest, patience: Duration) -> Result<NodeReply, String> {
         let link = self.link(node, Lane::Requests).ok_or_else(|| format!("{node} has left the cluster"))?;
-        ask_over(&link, ask, patience).map_err(|error| error.to_string())
+        request_over(&link, ask, patience).map_err(|error| error.to_string())
     }
 
     /// Fetches the map over a connection if it is newer there.
     pub fn catch_up(&self, link: &Link) -> Result<(), String> {
-        let ask = Ask::Map { epoch: self.map.read().epoch };
-        let answer = ask_over(link, &ask, ASK_PATIENCE);
+        let ask = NodeRequest::Map { epoch: self.map.read().epoch };
+        let answer = request_over(link, &ask, NODE_REPLY_WAIT_MAX);
         match &answer {
-            Ok(Answer::Map(_)) => *self.denied.lock() = None,
+            Ok(NodeReply::Map(_)) => *self.denied.lock() = None,
             Err(NetError::Denied { denial, .. }) if self.is_current(denial) => {
                 *self.denied.lock() = Some(denial.clone());
             }
             _ => {}
         }
         match answer.map_err(|error| error.to_string())? {
-            Answer::Map(Some(bytes)) => {
+            NodeReply::Map(Some(bytes)) => {
                 let map =
                     ClusterMap::decode(&bytes).map_err(|error| format!("{}: {error}", link.address()))?;
                 self.learn(map);
                 Ok(())
             }
-            Answer::Map(None) => Ok(()),
+            NodeReply::Map(None) => Ok(()),
             other => Err(format!("{}: unexpected answer: {other:?}", link.address())),
         }
     }

@@ -108,7 +108,7 @@ impl ServerContext {
                     return;
                 }
                 context.tidy_up();
-                context.ask_who_left();
+                context.learn_who_left();
                 next = Instant::now() + TIDY_EVERY;
             }
         })

@@ -1,8 +1,8 @@
 //! Changes of the cluster map: any node accepts one, and forwards it to the leader of the map's group.
 
-use super::calls::{Answer, Ask};
+use super::calls::{NodeReply, NodeRequest};
 use super::context::ServerContext;
-use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PATIENCE, EXECUTE_PAUSE};
+use crate::limits::{COUNT_PATIENCE, EXECUTE_PATIENCE, EXECUTE_PAUSE, NODE_REPLY_WAIT_MAX};
 use shoal_cluster::{BrickState, Command, Outcome};
 use shoal_net::Lane;
 use shoal_types::{BrickId, GroupId, NodeId};
@@ -22,13 +22,13 @@ fn add(turn: &mut Vec<NodeId>, nodes: impl IntoIterator<Item = NodeId>) {
 
 impl ServerContext {
     /// Carries out a change if this node leads the map's group.
-    pub(super) fn execute_here(&self, command: &Command) -> Answer {
-        let elsewhere = || Answer::NotLeader(self.groups.leader_node(GroupId::CLUSTER));
+    pub(super) fn execute_here(&self, command: &Command) -> NodeReply {
+        let elsewhere = || NodeReply::NotLeader(self.groups.leader_node(GroupId::CLUSTER));
         let Some(group) = self.opener.map_group() else { return elsewhere() };
         match group.propose(command.encode()) {
-            Ok(outcome) => Answer::Done(outcome),
+            Ok(outcome) => NodeReply::Done(outcome),
             Err(MetaError::NotLeader { .. } | MetaError::Unavailable(_)) => elsewhere(),
-            Err(error) => Answer::Failed(error.to_string()),
+            Err(error) => NodeReply::Failed(error.to_string()),
         }
     }
 
@@ -45,13 +45,13 @@ impl ServerContext {
             while let Some(node) = turn.get(at).copied() {
                 at += 1;
                 match self.execute_at(node, command) {
-                    Ok(Answer::Done(Outcome::Refused(why))) => return Err(why),
-                    Ok(Answer::Done(outcome)) => {
+                    Ok(NodeReply::Done(Outcome::Refused(why))) => return Err(why),
+                    Ok(NodeReply::Done(outcome)) => {
                         self.follow(node);
                         return Ok(outcome);
                     }
-                    Ok(Answer::Failed(why)) => return Err(why),
-                    Ok(Answer::NotLeader(leader)) => {
+                    Ok(NodeReply::Failed(why)) => return Err(why),
+                    Ok(NodeReply::NotLeader(leader)) => {
                         answered.insert(node);
                         add(&mut turn, leader);
                     }
@@ -72,11 +72,11 @@ impl ServerContext {
         }
     }
 
-    fn execute_at(&self, node: NodeId, command: &Command) -> Result<Answer, String> {
+    fn execute_at(&self, node: NodeId, command: &Command) -> Result<NodeReply, String> {
         if node == self.node {
             return Ok(self.execute_here(command));
         }
-        self.view.ask(node, &Ask::Execute(command.clone()), ASK_PATIENCE)
+        self.view.ask(node, &NodeRequest::Execute(command.clone()), NODE_REPLY_WAIT_MAX)
     }
 
     /// Fetches the map from the node that has just changed it.
@@ -105,12 +105,12 @@ impl ServerContext {
     }
 
     /// Sends a request to the leader of a volume's metadata group.
-    pub(super) fn ask_leader(
+    pub(super) fn request_from_leader(
         &self,
         volume: GroupId,
-        ask: &Ask,
+        ask: &NodeRequest,
         patience: Duration,
-    ) -> Result<(NodeId, Answer), String> {
+    ) -> Result<(NodeId, NodeReply), String> {
         let map = self.view.map();
         let mut turn: Vec<NodeId> = self.groups.leader_node(volume).into_iter().collect();
         add(&mut turn, map.replicas(volume).iter().map(|place| place.node));
@@ -121,8 +121,8 @@ impl ServerContext {
             let answer =
                 if node == self.node { Ok(self.answer(ask)) } else { self.view.ask(node, ask, patience) };
             match answer {
-                Ok(Answer::NotLeader(leader)) => add(&mut turn, leader),
-                Ok(Answer::Failed(why)) | Err(why) => reasons.push(why),
+                Ok(NodeReply::NotLeader(leader)) => add(&mut turn, leader),
+                Ok(NodeReply::Failed(why)) | Err(why) => reasons.push(why),
                 Ok(answer) => return Ok((node, answer)),
             }
         }
@@ -162,8 +162,8 @@ impl ServerContext {
 
     /// Number of blocks on a brick, by the volume's leader; `None` if there is none.
     pub(super) fn blocks_left(&self, volume: GroupId, brick: BrickId) -> Option<u64> {
-        match self.ask_leader(volume, &Ask::BlocksOn { volume, brick }, COUNT_PATIENCE) {
-            Ok((_, Answer::Blocks(blocks))) => Some(blocks),
+        match self.request_from_leader(volume, &NodeRequest::BlocksOn { volume, brick }, COUNT_PATIENCE) {
+            Ok((_, NodeReply::Blocks(blocks))) => Some(blocks),
             _ => None,
         }
     }

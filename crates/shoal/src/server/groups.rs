@@ -210,7 +210,7 @@ impl Groups {
     }
 
     /// Records the members of a replica's group, as its leader has just reported them.
-    pub fn told(self: &Arc<Self>, key: (GroupId, ReplicaId), members: &[ReplicaId]) {
+    pub fn members_are(self: &Arc<Self>, key: (GroupId, ReplicaId), members: &[ReplicaId]) {
         let map = self.view.map();
         let may_go = |one: &Kept| self.may_go(one, key, &map, Some(members));
         if self.kept.lock().get(&key).is_some_and(may_go) {

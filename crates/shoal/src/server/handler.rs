@@ -1,7 +1,7 @@
 //! Dispatches the requests of other machines to services, after checking that the sender may make them.
 
 use super::access::not_started;
-use super::calls::{Answer, Ask, pack, unpack};
+use super::calls::{NodeReply, NodeRequest, pack, unpack};
 use super::context::ServerContext;
 use super::events::now_ms;
 use super::peers::addressed;
@@ -119,20 +119,23 @@ impl ServerContext {
 
     fn cluster(&self, peer: &Peer, body: &Bytes) -> Result<Bytes, Refusal> {
         self.access.member(peer)?;
-        let ask: Ask = unpack(body).map_err(|error| Refusal::Failed(error.to_string()))?;
-        if let Ask::Map { epoch } = ask {
+        let ask: NodeRequest = unpack(body).map_err(|error| Refusal::Failed(error.to_string()))?;
+        if let NodeRequest::Map { epoch } = ask {
             let map = self.view.map();
             let newer = (map.epoch > epoch).then(|| match peer.role {
                 Some(Role::Node(_)) => map.encode(),
                 _ => map.view().encode(),
             });
-            return Ok(pack(&Answer::Map(newer)));
+            return Ok(pack(&NodeReply::Map(newer)));
         }
-        if let Ask::Round { volume, .. } | Ask::Tell { volume, .. } | Ask::Lost { volume, .. } = &ask {
+        if let NodeRequest::Round { volume, .. }
+        | NodeRequest::SubmitRoundReply { volume, .. }
+        | NodeRequest::Lost { volume, .. } = &ask
+        {
             self.access.volume(peer, *volume)?;
             return Ok(pack(&self.answer_mount(ask, body.len())));
         }
-        if let Ask::BrickIdentity { brick } = ask {
+        if let NodeRequest::BrickIdentity { brick } = ask {
             return self.brick_identity(peer, brick).map(|answer| pack(&answer));
         }
         self.access.node(peer)?;
@@ -140,69 +143,76 @@ impl ServerContext {
     }
 
     /// For a mount on this machine, which may read the brick's files if it may read its blocks.
-    fn brick_identity(&self, peer: &Peer, id: BrickId) -> Result<Answer, Refusal> {
+    fn brick_identity(&self, peer: &Peer, id: BrickId) -> Result<NodeReply, Refusal> {
         let refused = || Refusal::Failed("the brick is not served here".into());
         let volume = self.view.map().bricks.get(&id).map(|brick| brick.volume).ok_or_else(refused)?;
         self.access.volume(peer, volume)?;
-        self.bricks.identity(id).map(Answer::BrickIdentity).ok_or_else(refused)
+        self.bricks.identity(id).map(NodeReply::BrickIdentity).ok_or_else(refused)
     }
 
     /// Answers a request of another node, or of this one.
-    pub(super) fn answer(&self, ask: &Ask) -> Answer {
+    pub(super) fn answer(&self, ask: &NodeRequest) -> NodeReply {
         match ask {
-            Ask::Map { epoch } => {
+            NodeRequest::Map { epoch } => {
                 let map = self.view.map();
-                Answer::Map((map.epoch > *epoch).then(|| map.encode()))
+                NodeReply::Map((map.epoch > *epoch).then(|| map.encode()))
             }
-            Ask::Execute(command) => self.execute_here(command),
-            Ask::Report { digest } => Answer::Report(self.report(*digest)),
-            Ask::OpVersion => Answer::OpVersion(OPS_VERSION),
-            Ask::CheckBrick { path, force } => match self.bricks.check_new_place(path, *force) {
-                Ok(None) => Answer::Done(Outcome::Done),
-                Ok(Some(note)) => Answer::Noted(note),
-                Err(why) => Answer::Failed(why),
+            NodeRequest::Execute(command) => self.execute_here(command),
+            NodeRequest::Report { digest } => NodeReply::Report(self.report(*digest)),
+            NodeRequest::OpVersion => NodeReply::OpVersion(OPS_VERSION),
+            NodeRequest::CheckBrick { path, force } => match self.bricks.check_new_place(path, *force) {
+                Ok(None) => NodeReply::Done(Outcome::Done),
+                Ok(Some(note)) => NodeReply::Noted(note),
+                Err(why) => NodeReply::Failed(why),
             },
-            Ask::Heal { volume } => self.heal(*volume, false),
-            Ask::HealFull { volume } => self.heal(*volume, true),
-            Ask::BlocksOn { volume, brick } => self.blocks_on(*volume, *brick),
-            Ask::Members { group } => match self.groups.led_members(*group) {
-                Some(members) => Answer::Members(members),
-                None => Answer::NotLeader(self.groups.leader_node(*group)),
+            NodeRequest::Heal { volume } => self.heal(*volume, false),
+            NodeRequest::HealFull { volume } => self.heal(*volume, true),
+            NodeRequest::BlocksOn { volume, brick } => self.blocks_on(*volume, *brick),
+            NodeRequest::Members { group } => match self.groups.led_members(*group) {
+                Some(members) => NodeReply::Members(members),
+                None => NodeReply::NotLeader(self.groups.leader_node(*group)),
             },
-            Ask::Sessions { volume } => self.sessions(*volume),
-            Ask::ClearLocks { volume, path, what } => self.clear_locks(*volume, path, *what),
-            Ask::Used { volume } => self.used(*volume),
-            Ask::Disks { volume } => Answer::Disks(self.bricks.disks(&self.view.map(), *volume)),
-            Ask::ScrubNow { volume } => {
+            NodeRequest::Sessions { volume } => self.sessions(*volume),
+            NodeRequest::ClearLocks { volume, path, what } => self.clear_locks(*volume, path, *what),
+            NodeRequest::Used { volume } => self.used(*volume),
+            NodeRequest::Disks { volume } => NodeReply::Disks(self.bricks.disks(&self.view.map(), *volume)),
+            NodeRequest::ScrubNow { volume } => {
                 let map = self.view.map();
                 self.bricks.scrub_now(&map, *volume);
-                Answer::Disks(self.bricks.disks(&map, *volume))
+                NodeReply::Disks(self.bricks.disks(&map, *volume))
             }
-            Ask::BeginRound { volume, round } => self.begin_round(*volume, round),
-            Ask::Told { volume, round, after } => self.rounds.told(*volume, *round, *after),
-            Ask::Paths { volume, inodes } => {
-                self.led(*volume, |group| group.server().paths(inodes).map(Answer::Paths))
+            NodeRequest::BeginRound { volume, round } => self.begin_round(*volume, round),
+            NodeRequest::RoundReplies { volume, round, after } => {
+                self.rounds.replies(*volume, *round, *after)
             }
-            Ask::Tiers { volume } => {
-                self.led(*volume, |group| group.server().tier_state().map(Answer::Tiers))
+            NodeRequest::Paths { volume, inodes } => {
+                self.led(*volume, |group| group.server().paths(inodes).map(NodeReply::Paths))
             }
-            Ask::TierPlan { volume } => {
-                self.led(*volume, |group| group.server().tier_plan().map(Answer::TierPlan))
+            NodeRequest::Tiers { volume } => {
+                self.led(*volume, |group| group.server().tier_state().map(NodeReply::Tiers))
             }
-            Ask::Schemes { volume } => {
-                self.led(*volume, |group| group.server().schemes().map(Answer::Schemes))
+            NodeRequest::TierPlan { volume } => {
+                self.led(*volume, |group| group.server().tier_plan().map(NodeReply::TierPlan))
             }
-            Ask::Losses { volume } => self.led(*volume, |group| group.server().losses().map(Answer::Losses)),
-            Ask::Pin { volume, ino } => {
-                self.led(*volume, |group| group.server().pin_of(*ino).map(Answer::Pin))
+            NodeRequest::Schemes { volume } => {
+                self.led(*volume, |group| group.server().schemes().map(NodeReply::Schemes))
             }
-            Ask::SchemeOf { volume, ino } => {
-                self.led(*volume, |group| group.server().scheme_of(*ino).map(Answer::SchemeOf))
+            NodeRequest::Losses { volume } => {
+                self.led(*volume, |group| group.server().losses().map(NodeReply::Losses))
             }
-            Ask::Events { seen } => Answer::Events(self.events.after(seen)),
-            Ask::Clock => Answer::Clock { now_ms: now_ms() },
-            Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {
-                Answer::Failed("only mounts may send this request".into())
+            NodeRequest::Pin { volume, ino } => {
+                self.led(*volume, |group| group.server().pin_of(*ino).map(NodeReply::Pin))
+            }
+            NodeRequest::SchemeOf { volume, ino } => {
+                self.led(*volume, |group| group.server().scheme_of(*ino).map(NodeReply::SchemeOf))
+            }
+            NodeRequest::Events { seen } => NodeReply::Events(self.events.after(seen)),
+            NodeRequest::Clock => NodeReply::Clock { now_ms: now_ms() },
+            NodeRequest::Round { .. }
+            | NodeRequest::SubmitRoundReply { .. }
+            | NodeRequest::Lost { .. }
+            | NodeRequest::BrickIdentity { .. } => {
+                NodeReply::Failed("only mounts may send this request".into())
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Requests to the healer of a volume's leader.
 
-use super::calls::{Answer, Heal};
+use super::calls::{Heal, NodeReply};
 use super::context::ServerContext;
 use super::opening::VolumeGroup;
 use shoal_meta::{HealStatus, HealTask};
@@ -13,24 +13,24 @@ impl ServerContext {
     pub(super) fn led(
         &self,
         volume: GroupId,
-        answer: impl FnOnce(&VolumeGroup) -> Result<Answer, MetaError>,
-    ) -> Answer {
+        answer: impl FnOnce(&VolumeGroup) -> Result<NodeReply, MetaError>,
+    ) -> NodeReply {
         let leads = |one: &Arc<VolumeGroup>| one.server().replica().leads();
         let Some(group) = self.opener.volume(volume).filter(leads) else {
-            return Answer::NotLeader(self.groups.leader_node(volume));
+            return NodeReply::NotLeader(self.groups.leader_node(volume));
         };
-        answer(&group).unwrap_or_else(|error| Answer::Failed(error.to_string()))
+        answer(&group).unwrap_or_else(|error| NodeReply::Failed(error.to_string()))
     }
 
     /// The state of healing. With `full`, a check of every block on the bricks is started first.
-    pub(super) fn heal(&self, volume: GroupId, full: bool) -> Answer {
+    pub(super) fn heal(&self, volume: GroupId, full: bool) -> NodeReply {
         self.led(volume, |group| {
             let server = group.server();
             if full {
                 server.check_copies();
             }
             let status = server.heal_status();
-            Ok(Answer::Heal(Heal {
+            Ok(NodeReply::Heal(Heal {
                 degraded: server.degraded_count()?.max(lacking(&status)),
                 busy: !server.is_healed(),
                 rebalancing: status.task == HealTask::Rebalance || group.awaits_rebalance(&status),
@@ -40,16 +40,16 @@ impl ServerContext {
     }
 
     /// How many blocks are on a brick.
-    pub(super) fn blocks_on(&self, volume: GroupId, brick: BrickId) -> Answer {
+    pub(super) fn blocks_on(&self, volume: GroupId, brick: BrickId) -> NodeReply {
         self.led(volume, |group| {
             let used = group.server().brick_use()?;
-            Ok(Answer::Blocks(used.get(&brick).map_or(0, |used| used.blocks)))
+            Ok(NodeReply::Blocks(used.get(&brick).map_or(0, |used| used.blocks)))
         })
     }
 
     /// The use of each brick by the records of blocks.
-    pub(super) fn used(&self, volume: GroupId) -> Answer {
-        self.led(volume, |group| group.server().brick_use().map(Answer::Used))
+    pub(super) fn used(&self, volume: GroupId) -> NodeReply {
+        self.led(volume, |group| group.server().brick_use().map(NodeReply::Used))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Admission of a machine that knows a token: it becomes a node, and gets a number, credentials and the map.
 
-use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
+use super::calls::{JoinReply, JoinRequest, pack, unpack};
 use super::context::ServerContext;
 use bytes::Bytes;
 use shoal_cluster::{Command, Outcome, apply};
@@ -14,8 +14,8 @@ impl ServerContext {
     /// Answers a machine that wants to join. The sender is not authenticated, so nothing is proposed before
     /// its token is verified.
     pub(super) fn join(&self, peer: &Peer, body: &Bytes) -> Result<Bytes, String> {
-        let ask: JoinAsk = unpack(body).map_err(|error| error.to_string())?;
-        let JoinAsk { secret, name, address } = ask;
+        let ask: JoinRequest = unpack(body).map_err(|error| error.to_string())?;
+        let JoinRequest { secret, name, address } = ask;
         if name.len() + address.len() > NAME_AND_ADDRESS_BYTES_MAX {
             return Err("the name or the address is too long".into());
         }
@@ -30,7 +30,7 @@ impl ServerContext {
             .and_then(|authority| authority.issue(&Role::Node(node)))
             .map_err(|error| error.to_string())?;
         let answer =
-            JoinAnswer { node, cluster: self.cluster, credentials: issued.to_pem(), map: map.encode() };
+            JoinReply { node, cluster: self.cluster, credentials: issued.to_pem(), map: map.encode() };
         tracing::info!(%node, name, "a node has joined");
         Ok(pack(&answer))
     }

@@ -9,9 +9,9 @@
 //! not learn of its removal. Without a proof it stays, for any time: a group without a leader has removed no
 //! replica. Only replicas of deleted volumes, and those that were never opened, need no proof.
 
-use super::calls::{Answer, Ask};
+use super::calls::{NodeReply, NodeRequest};
 use super::context::ServerContext;
-use crate::limits::{ASK_PATIENCE, REPLICA_GRACE};
+use crate::limits::{NODE_REPLY_WAIT_MAX, REPLICA_GRACE};
 use shoal_types::ReplicaId;
 use std::time::Duration;
 
@@ -47,10 +47,10 @@ impl Unnamed<'_> {
 
 impl ServerContext {
     /// Asks the leaders of groups for their members, if former replicas of these groups are here.
-    pub(super) fn ask_who_left(&self) {
+    pub(super) fn learn_who_left(&self) {
         for (group, id) in self.groups.unsure() {
-            match self.ask_leader(group, &Ask::Members { group }, ASK_PATIENCE) {
-                Ok((_, Answer::Members(members))) => self.groups.told((group, id), &members),
+            match self.request_from_leader(group, &NodeRequest::Members { group }, NODE_REPLY_WAIT_MAX) {
+                Ok((_, NodeReply::Members(members))) => self.groups.members_are((group, id), &members),
                 Ok((node, other)) => tracing::warn!(%node, ?other, "unexpected answer"),
                 Err(why) => tracing::debug!(%group, replica = %id, why, "the group's members are unknown"),
             }

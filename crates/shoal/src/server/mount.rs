@@ -15,7 +15,7 @@ use crate::mount_report::{MountReport, Volume, number, reports, traffic_figures}
 use crate::mounts;
 use crate::node::client_options;
 use crate::pieces::tell_content;
-use crate::profile::{Marker, Profile, Round, Told, Top, TopInode, Wanted};
+use crate::profile::{Marker, Profile, Round, RoundReply, Top, TopInode, Wanted};
 use crate::subdirectory;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
@@ -232,14 +232,14 @@ impl Tells for Shared {
         self.client.take_losses()
     }
 
-    fn tell(&self, round: &Round) -> Told {
+    fn reply_to(&self, round: &Round) -> RoundReply {
         match &round.what {
             Wanted::Profile { marks } => {
                 let profiled = self.marker.answer(round.id, *marks, || {
                     let kernel = self.mounted.stats();
                     Profile::of(kernel.reads, kernel.writes, &kernel.ops, &self.requests.stats())
                 });
-                Told::Profile(Box::new(profiled))
+                RoundReply::Profile(Box::new(profiled))
             }
             Wanted::Top(of) => {
                 let by = if of.by_bytes { HotBy::Bytes } else { HotBy::Count };
@@ -253,11 +253,11 @@ impl Tells for Shared {
                     bytes: one.bytes,
                 };
                 let inodes = hot.into_iter().map(inode).collect();
-                Told::Top(Top { duration_s: since.elapsed().as_secs(), inodes })
+                RoundReply::Top(Top { duration_s: since.elapsed().as_secs(), inodes })
             }
             Wanted::ClearTop => {
                 self.mounted.clear_hot();
-                Told::Cleared
+                RoundReply::Cleared
             }
         }
     }

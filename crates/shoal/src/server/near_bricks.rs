@@ -12,8 +12,8 @@
 //! **Promises.** A block that cannot be read here is read over the network. Its server decides whether it is
 //! missing or damaged.
 
-use super::calls::{Answer, Ask, ask_over};
-use crate::limits::{ASK_PATIENCE, NEAR_BRICK_AGAIN, NEAR_READS_EVERY};
+use super::calls::{NodeReply, NodeRequest, request_over};
+use crate::limits::{NEAR_BRICK_AGAIN, NEAR_READS_EVERY, NODE_REPLY_WAIT_MAX};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_brick::{BlockReader, ReadCounts};
@@ -132,9 +132,12 @@ impl NearBrick {
     }
 
     fn find(&self) -> Result<BlockReader, String> {
-        let answer = ask_over(&self.requests, &Ask::BrickIdentity { brick: self.id }, ASK_PATIENCE);
+        let answer =
+            request_over(&self.requests, &NodeRequest::BrickIdentity { brick: self.id }, NODE_REPLY_WAIT_MAX);
         match answer.map_err(|error| error.to_string())? {
-            Answer::BrickIdentity(id) => BlockReader::open(&self.path, id).map_err(|error| error.to_string()),
+            NodeReply::BrickIdentity(id) => {
+                BlockReader::open(&self.path, id).map_err(|error| error.to_string())
+            }
             other => Err(format!("the server answered {other:?}")),
         }
     }

@@ -3,11 +3,11 @@
 //! **Assumes** nothing about the nodes' versions: one that does not know the request refuses it, and is asked
 //! again in its turn.
 
-use super::calls::{Answer, Ask, ask_over};
+use super::calls::{NodeReply, NodeRequest, request_over};
 use super::cluster_view::ClusterView;
 use super::polling::links;
-use crate::limits::{ASK_PATIENCE, ROUND_POLL, ROUNDS_KEPT_MAX};
-use crate::profile::{Round, Told};
+use crate::limits::{NODE_REPLY_WAIT_MAX, ROUND_POLL, ROUNDS_KEPT_MAX};
+use crate::profile::{Round, RoundReply};
 use parking_lot::{Condvar, Mutex};
 use shoal_types::{GroupId, SessionId};
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub trait Tells: Send + Sync + 'static {
     /// Sessions that have ended since the last call, and what was lost with them.
     fn take_losses(&self) -> Vec<String>;
     /// The answer to a round.
-    fn tell(&self, round: &Round) -> Told;
+    fn reply_to(&self, round: &Round) -> RoundReply;
 }
 
 /// Answers rounds until it is dropped.
@@ -96,26 +96,27 @@ fn poll(
     let links = links(view, seeds);
     let Some(link) = links.get(*turn % links.len().max(1)) else { return Ok(()) };
     *turn = turn.wrapping_add(1);
-    let ask = |ask: Ask| ask_over(link, &ask, ASK_PATIENCE).map_err(|error| error.to_string());
+    let ask =
+        |ask: NodeRequest| request_over(link, &ask, NODE_REPLY_WAIT_MAX).map_err(|error| error.to_string());
     losses.extend(mount.take_losses());
     while let Some(text) = losses.first().cloned() {
-        ask(Ask::Lost { volume, text })?;
+        ask(NodeRequest::Lost { volume, text })?;
         losses.remove(0);
     }
     let mut last = answered.0.back().copied().unwrap_or(0);
     for _ in 0..ROUNDS_KEPT_MAX {
-        let round = match ask(Ask::Round { volume, answered: last })? {
-            Answer::Round(None) => return Ok(()),
-            Answer::Round(Some(round)) => round,
+        let round = match ask(NodeRequest::Round { volume, answered: last })? {
+            NodeReply::Round(None) => return Ok(()),
+            NodeReply::Round(Some(round)) => round,
             other => return Err(format!("unexpected answer: {other:?}")),
         };
         last = round.id;
         if answered.0.contains(&last) {
             continue;
         }
-        let told = mount.tell(&round);
-        match ask(Ask::Tell { volume, session: mount.session(), round: last, told })? {
-            Answer::Done(_) => answered.add(last),
+        let reply = mount.reply_to(&round);
+        match ask(NodeRequest::SubmitRoundReply { volume, session: mount.session(), round: last, reply })? {
+            NodeReply::Done(_) => answered.add(last),
             other => return Err(format!("unexpected answer: {other:?}")),
         }
     }

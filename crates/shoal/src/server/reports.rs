@@ -1,6 +1,6 @@
 //! Reports of what runs on this node and on the other nodes.
 
-use super::calls::{Answer, Ask, Report};
+use super::calls::{NodeReply, NodeRequest, Report};
 use super::context::ServerContext;
 use crate::limits::{DIGEST_PATIENCE, REPORT_PATIENCE};
 use shoal_types::NodeId;
@@ -24,9 +24,9 @@ impl ServerContext {
     /// The reports of all nodes that answer.
     pub(super) fn gather(&self, digest: bool) -> BTreeMap<NodeId, Report> {
         let patience = if digest { DIGEST_PATIENCE } else { REPORT_PATIENCE };
-        let answers = self.ask_all(&Ask::Report { digest }, patience);
-        let report = |(node, answer): (NodeId, Answer)| match answer {
-            Answer::Report(report) => Some((node, report)),
+        let answers = self.request_from_all(&NodeRequest::Report { digest }, patience);
+        let report = |(node, answer): (NodeId, NodeReply)| match answer {
+            NodeReply::Report(report) => Some((node, report)),
             other => {
                 tracing::warn!(%node, ?other, "unexpected answer");
                 None
@@ -36,18 +36,22 @@ impl ServerContext {
     }
 
     /// The answers of all nodes that answer, this one included. All are asked at once.
-    pub(super) fn ask_all(&self, ask: &Ask, patience: Duration) -> BTreeMap<NodeId, Answer> {
+    pub(super) fn request_from_all(
+        &self,
+        ask: &NodeRequest,
+        patience: Duration,
+    ) -> BTreeMap<NodeId, NodeReply> {
         let nodes: Vec<NodeId> = self.view.map().nodes.keys().copied().collect();
-        self.ask_nodes(&nodes, ask, patience)
+        self.request_from_nodes(&nodes, ask, patience)
     }
 
     /// The answers of those of these nodes that answer. All are asked at once.
-    pub(super) fn ask_nodes(
+    pub(super) fn request_from_nodes(
         &self,
         nodes: &[NodeId],
-        ask: &Ask,
+        ask: &NodeRequest,
         patience: Duration,
-    ) -> BTreeMap<NodeId, Answer> {
+    ) -> BTreeMap<NodeId, NodeReply> {
         let ask_one = |node: NodeId| match node == self.node {
             true => Some((node, self.answer(ask))),
             false => {

@@ -1,20 +1,24 @@
 //! Rounds of questions to the bricks and mounts of a volume, as a node takes part in them.
 //!
-//! **Model.** The node that an administrator asks begins the round on every node ([`Ask::BeginRound`]).
-//! Mounts ask one node after the other whether there is a round ([`super::reporter`]) and answer to that
-//! node. The first node gathers the answers from all. A node keeps the last rounds of each volume in the
-//! order in which they reached it, with the answers. So several administrators may ask at a time.
+//! **Model.** The node that an administrator asks begins the round on every node
+//! ([`NodeRequest::BeginRound`]). Mounts ask one node after the other whether there is a round
+//! ([`super::reporter`]) and answer to that node. The first node gathers the answers from all. A node keeps
+//! the last rounds of each volume in the order in which they reached it, with the answers. So several
+//! administrators may ask at a time.
 //!
 //! **Bounds.** Rounds are bounded in number and age. An answer, the answers that are kept, and a page of them
 //! are bounded in bytes. Answers to earlier rounds of the volume are discarded first. A mount whose answer
 //! finds no room counts as one that has not answered.
 
-use super::calls::{Answer, Ask};
+use super::calls::{NodeReply, NodeRequest};
 use super::context::ServerContext;
 use super::statistics::volume_name;
 use crate::admin::EventKind;
-use crate::limits::{ROUND_LIFE, ROUNDS_KEPT_MAX, TOLD_BYTES_KEPT_MAX, TOLD_BYTES_MAX, TOLD_PAGE_BYTES};
-use crate::profile::{Round, Told, Wanted};
+use crate::limits::{
+    ROUND_LIFE, ROUND_REPLIES_BYTES_MAX, ROUND_REPLIES_KEPT_BYTES_MAX, ROUND_REPLIES_PAGE_BYTES,
+    ROUNDS_KEPT_MAX,
+};
+use crate::profile::{Round, RoundReply, Wanted};
 use parking_lot::Mutex;
 use shoal_cluster::Outcome;
 use shoal_types::{GroupId, SessionId};
@@ -31,12 +35,12 @@ struct Current {
     round: Round,
     begun: Instant,
     /// The answers of mounts, each with its length in bytes.
-    told: BTreeMap<SessionId, (usize, Told)>,
+    replies: BTreeMap<SessionId, (usize, RoundReply)>,
 }
 
 impl Current {
     fn bytes(&self) -> usize {
-        self.told.values().map(|(bytes, _)| bytes).sum()
+        self.replies.values().map(|(bytes, _)| bytes).sum()
     }
 
     fn lives(&self) -> bool {
@@ -53,7 +57,7 @@ impl Rounds {
         if rounds.len() == ROUNDS_KEPT_MAX {
             rounds.pop_front();
         }
-        rounds.push_back(Current { round, begun: Instant::now(), told: BTreeMap::new() });
+        rounds.push_back(Current { round, begun: Instant::now(), replies: BTreeMap::new() });
     }
 
     /// The round for a mount that has answered this one last: the next one here, or the first if that one
@@ -65,14 +69,14 @@ impl Rounds {
         rounds.iter().skip(next).find(|one| one.lives()).map(|one| one.round.clone())
     }
 
-    fn tell(
+    fn submit(
         &self,
         volume: GroupId,
         session: SessionId,
         round: u64,
-        (bytes, told): (usize, Told),
+        (bytes, reply): (usize, RoundReply),
     ) -> Result<(), &'static str> {
-        if bytes > TOLD_BYTES_MAX {
+        if bytes > ROUND_REPLIES_BYTES_MAX {
             return Err("the answer is too long");
         }
         let mut all = self.0.lock();
@@ -80,64 +84,64 @@ impl Rounds {
         let rounds = all.get_mut(&volume).ok_or("the round is over")?;
         let at = rounds.iter().position(|one| one.round.id == round).ok_or("the round is over")?;
         for earlier in rounds.iter_mut().take(at) {
-            if kept + bytes <= TOLD_BYTES_KEPT_MAX {
+            if kept + bytes <= ROUND_REPLIES_KEPT_BYTES_MAX {
                 break;
             }
             kept -= earlier.bytes();
-            earlier.told.clear();
+            earlier.replies.clear();
         }
-        if kept + bytes > TOLD_BYTES_KEPT_MAX {
+        if kept + bytes > ROUND_REPLIES_KEPT_BYTES_MAX {
             return Err("there is no room for more answers");
         }
-        rounds[at].told.insert(session, (bytes, told));
+        rounds[at].replies.insert(session, (bytes, reply));
         Ok(())
     }
 
     /// A page of the answers of mounts in a round.
-    pub(super) fn told(&self, volume: GroupId, round: u64, after: Option<SessionId>) -> Answer {
+    pub(super) fn replies(&self, volume: GroupId, round: u64, after: Option<SessionId>) -> NodeReply {
         let rounds = self.0.lock();
         let current = rounds.get(&volume).and_then(|all| all.iter().find(|one| one.round.id == round));
-        let (mut mounts, mut room) = (Vec::new(), TOLD_PAGE_BYTES);
+        let (mut mounts, mut room) = (Vec::new(), ROUND_REPLIES_PAGE_BYTES);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        for (session, (bytes, told)) in
-            current.iter().flat_map(|one| one.told.range((from, Bound::Unbounded)))
+        for (session, (bytes, reply)) in
+            current.iter().flat_map(|one| one.replies.range((from, Bound::Unbounded)))
         {
             if room < *bytes {
-                return Answer::Told { mounts, complete: false };
+                return NodeReply::RoundReplies { mounts, complete: false };
             }
             room -= bytes;
-            mounts.push((*session, told.clone()));
+            mounts.push((*session, reply.clone()));
         }
-        Answer::Told { mounts, complete: true }
+        NodeReply::RoundReplies { mounts, complete: true }
     }
 }
 
 impl ServerContext {
     /// Begins a round here, and answers for the bricks of this node.
-    pub(super) fn begin_round(&self, volume: GroupId, round: &Round) -> Answer {
+    pub(super) fn begin_round(&self, volume: GroupId, round: &Round) -> NodeReply {
         self.rounds.begin(volume, round.clone());
-        Answer::Profiles(match round.what {
+        NodeReply::Profiles(match round.what {
             Wanted::Profile { marks } => self.bricks.profiles(&self.view.map(), volume, round.id, marks),
             Wanted::Top(_) | Wanted::ClearTop => BTreeMap::new(),
         })
     }
 
     /// Answers a mount, whose request took this many bytes.
-    pub(super) fn answer_mount(&self, ask: Ask, bytes: usize) -> Answer {
+    pub(super) fn answer_mount(&self, ask: NodeRequest, bytes: usize) -> NodeReply {
         match ask {
-            Ask::Round { volume, answered } => Answer::Round(self.rounds.wanted(volume, answered)),
-            Ask::Tell { volume, session, round, told } => {
-                match self.rounds.tell(volume, session, round, (bytes, told)) {
-                    Ok(()) => Answer::Done(Outcome::Done),
-                    Err(why) => Answer::Failed(why.into()),
+            NodeRequest::Round { volume, answered } => NodeReply::Round(self.rounds.wanted(volume, answered)),
+            NodeRequest::SubmitRoundReply { volume, session, round, reply } => {
+                match self.rounds.submit(volume, session, round, (bytes, reply)) {
+                    Ok(()) => NodeReply::Done(Outcome::Done),
+                    Err(why) => NodeReply::Failed(why.into()),
                 }
             }
-            Ask::Lost { volume, text } => {
+            NodeRequest::Lost { volume, text } => {
                 let name = volume_name(&self.view.map(), volume);
                 self.events.note(EventKind::SessionEnded, Some(&name), &text);
-                Answer::Done(Outcome::Done)
+                NodeReply::Done(Outcome::Done)
             }
-            _ => Answer::Failed("only nodes may send this request".into()),
+            _ => NodeReply::Failed("only nodes may send this request".into()),
         }
     }
 }
@@ -152,9 +156,9 @@ mod tests {
         Round { id, what: Wanted::ClearTop }
     }
 
-    fn told(rounds: &Rounds, id: u64, after: Option<SessionId>) -> (Vec<u64>, bool) {
-        match rounds.told(VOLUME, id, after) {
-            Answer::Told { mounts, complete } => {
+    fn replies(rounds: &Rounds, id: u64, after: Option<SessionId>) -> (Vec<u64>, bool) {
+        match rounds.replies(VOLUME, id, after) {
+            NodeReply::RoundReplies { mounts, complete } => {
                 (mounts.iter().map(|(session, _)| session.0).collect(), complete)
             }
             other => panic!("{other:?}"),
@@ -168,13 +172,17 @@ mod tests {
         rounds.begin(VOLUME, round(1));
         assert_eq!(rounds.wanted(VOLUME, 0), Some(round(1)));
         assert_eq!((rounds.wanted(VOLUME, 1), rounds.wanted(GroupId(8), 0)), (None, None));
-        rounds.tell(VOLUME, SessionId(3), 1, (10, Told::Cleared)).unwrap();
-        assert_eq!(told(&rounds, 1, None), (vec![3], true));
-        assert_eq!(told(&rounds, 2, None), (vec![], true), "another round");
-        assert!(rounds.tell(VOLUME, SessionId(3), 2, (10, Told::Cleared)).is_err(), "there is none");
+        rounds.submit(VOLUME, SessionId(3), 1, (10, RoundReply::Cleared)).unwrap();
+        assert_eq!(replies(&rounds, 1, None), (vec![3], true));
+        assert_eq!(replies(&rounds, 2, None), (vec![], true), "another round");
+        assert!(rounds.submit(VOLUME, SessionId(3), 2, (10, RoundReply::Cleared)).is_err(), "there is none");
         rounds.begin(VOLUME, round(2));
-        assert_eq!(told(&rounds, 2, None), (vec![], true));
-        assert!(rounds.tell(VOLUME, SessionId(3), 2, (TOLD_BYTES_MAX + 1, Told::Cleared)).is_err());
+        assert_eq!(replies(&rounds, 2, None), (vec![], true));
+        assert!(
+            rounds
+                .submit(VOLUME, SessionId(3), 2, (ROUND_REPLIES_BYTES_MAX + 1, RoundReply::Cleared))
+                .is_err()
+        );
     }
 
     #[test]
@@ -186,31 +194,37 @@ mod tests {
         rounds.begin(VOLUME, round(5));
         assert_eq!([wanted(0), wanted(7), wanted(5)], [Some(7), Some(5), None]);
         for id in [7, 5] {
-            rounds.tell(VOLUME, SessionId(3), id, (10, Told::Cleared)).unwrap();
-            assert_eq!(told(&rounds, id, None), (vec![3], true));
+            rounds.submit(VOLUME, SessionId(3), id, (10, RoundReply::Cleared)).unwrap();
+            assert_eq!(replies(&rounds, id, None), (vec![3], true));
         }
         (10..10 + ROUNDS_KEPT_MAX as u64).for_each(|id| rounds.begin(VOLUME, round(id)));
         assert_eq!([wanted(7), wanted(10)], [Some(10), Some(11)], "the first ones have made room");
-        assert!(rounds.tell(VOLUME, SessionId(3), 5, (10, Told::Cleared)).is_err(), "it is over");
+        assert!(rounds.submit(VOLUME, SessionId(3), 5, (10, RoundReply::Cleared)).is_err(), "it is over");
     }
 
     #[test]
     fn answers_come_in_pages_and_find_no_room_beyond_the_limit() {
         let rounds = Rounds::default();
         rounds.begin(VOLUME, round(1));
-        let page = TOLD_PAGE_BYTES / TOLD_BYTES_MAX;
-        let all = TOLD_BYTES_KEPT_MAX / TOLD_BYTES_MAX;
+        let page = ROUND_REPLIES_PAGE_BYTES / ROUND_REPLIES_BYTES_MAX;
+        let all = ROUND_REPLIES_KEPT_BYTES_MAX / ROUND_REPLIES_BYTES_MAX;
         for session in 0..all as u64 {
-            rounds.tell(VOLUME, SessionId(session), 1, (TOLD_BYTES_MAX, Told::Cleared)).unwrap();
+            rounds
+                .submit(VOLUME, SessionId(session), 1, (ROUND_REPLIES_BYTES_MAX, RoundReply::Cleared))
+                .unwrap();
         }
-        assert!(rounds.tell(VOLUME, SessionId(u64::MAX), 1, (TOLD_BYTES_MAX, Told::Cleared)).is_err());
-        let (first, complete) = told(&rounds, 1, None);
+        assert!(
+            rounds
+                .submit(VOLUME, SessionId(u64::MAX), 1, (ROUND_REPLIES_BYTES_MAX, RoundReply::Cleared))
+                .is_err()
+        );
+        let (first, complete) = replies(&rounds, 1, None);
         assert_eq!((first.len(), complete), (page, false));
-        let (second, _) = told(&rounds, 1, first.last().map(|last| SessionId(*last)));
+        let (second, _) = replies(&rounds, 1, first.last().map(|last| SessionId(*last)));
         assert_eq!((second.len(), second[0]), (page, page as u64));
-        assert_eq!(told(&rounds, 1, Some(SessionId(all as u64 - 2))), (vec![all as u64 - 1], true));
+        assert_eq!(replies(&rounds, 1, Some(SessionId(all as u64 - 2))), (vec![all as u64 - 1], true));
         rounds.begin(VOLUME, round(2));
-        rounds.tell(VOLUME, SessionId(0), 2, (TOLD_BYTES_MAX, Told::Cleared)).unwrap();
-        assert_eq!((told(&rounds, 1, None), told(&rounds, 2, None)), ((vec![], true), (vec![0], true)));
+        rounds.submit(VOLUME, SessionId(0), 2, (ROUND_REPLIES_BYTES_MAX, RoundReply::Cleared)).unwrap();
+        assert_eq!((replies(&rounds, 1, None), replies(&rounds, 2, None)), ((vec![], true), (vec![0], true)));
     }
 }

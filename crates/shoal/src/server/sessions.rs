@@ -1,6 +1,6 @@
 //! The sessions of volumes, as their leaders have them, with the addresses of the clients.
 
-use super::calls::{Answer, Session};
+use super::calls::{NodeReply, Session};
 use super::context::ServerContext;
 use crate::limits::HEARD_SESSIONS_MAX;
 use parking_lot::Mutex;
@@ -48,30 +48,30 @@ impl Heard {
 
 impl ServerContext {
     /// The sessions of a volume that this node leads.
-    pub(super) fn sessions(&self, volume: GroupId) -> Answer {
+    pub(super) fn sessions(&self, volume: GroupId) -> NodeReply {
         self.led(volume, |group| {
             let infos = group.server().session_infos()?;
             let from =
                 |info: shoal_meta::SessionInfo| Session { from: self.heard.of(volume, info.session), info };
             let sessions: Vec<Session> = infos.into_iter().map(from).collect();
             self.heard.keep(volume, &sessions);
-            Ok(Answer::Sessions(sessions))
+            Ok(NodeReply::Sessions(sessions))
         })
     }
 
     /// Clears locks of a file, on a volume that this node leads.
-    pub(super) fn clear_locks(&self, volume: GroupId, path: &str, what: ClearLocks) -> Answer {
+    pub(super) fn clear_locks(&self, volume: GroupId, path: &str, what: ClearLocks) -> NodeReply {
         self.led(volume, |group| {
             let server = group.server();
             let ino = match server.inode_at(path) {
                 Err(MetaError::Errno(Errno::ENOENT)) => {
-                    return Ok(Answer::Done(Outcome::Refused(format!(
+                    return Ok(NodeReply::Done(Outcome::Refused(format!(
                         "there is no {path} in the volume: say the path from the volume's root, as in /dir/file"
                     ))));
                 }
                 found => found?,
             };
-            server.clear_locks(ino, what).map(Answer::Cleared)
+            server.clear_locks(ino, what).map(NodeReply::Cleared)
         })
     }
 }

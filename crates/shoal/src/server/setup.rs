@@ -3,7 +3,7 @@
 //! Either creates a data directory and nothing else; the server is started afterwards. The last step makes it
 //! a server's directory, so that an interrupted attempt can be repeated.
 
-use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
+use super::calls::{JoinReply, JoinRequest, pack, unpack};
 use super::machine::{self, MapMachine};
 use super::node_dir::{Identity, NodeDir, prepare};
 use super::peers::NoPeers;
@@ -94,7 +94,8 @@ fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<Clu
 pub fn join(join: &Join) -> anyhow::Result<Joined> {
     let path = prepare(&join.data)?;
     let network = Network::stranger(&join.token.fingerprint)?;
-    let ask = JoinAsk { secret: join.token.secret, name: join.name.clone(), address: join.address.clone() };
+    let ask =
+        JoinRequest { secret: join.token.secret, name: join.name.clone(), address: join.address.clone() };
     let answer = ask_to_join(&network, &join.token.addresses, &ask)?;
     let map = ClusterMap::decode(&answer.map).context("the cluster map")?;
     let [authority, certificate, key] = &answer.credentials;
@@ -112,7 +113,7 @@ pub fn join(join: &Join) -> anyhow::Result<Joined> {
 
 /// Asks one node of the cluster after the other. Only an unreachable one is skipped: every other node would
 /// give the same answer.
-fn ask_to_join(network: &Network, addresses: &[String], ask: &JoinAsk) -> anyhow::Result<JoinAnswer> {
+fn ask_to_join(network: &Network, addresses: &[String], ask: &JoinRequest) -> anyhow::Result<JoinReply> {
     let mut reasons = Vec::new();
     for address in addresses {
         let link = network.link(address, Lane::Requests);

@@ -1,6 +1,6 @@
 //! Several servers in one process, over real connections.
 
-use super::calls::{Ask, ask_over};
+use super::calls::{NodeRequest, request_over};
 use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::Poller;
 use super::*;
@@ -189,7 +189,8 @@ fn client_uses_its_volumes_only_and_an_empty_brick_can_be_removed() {
     view.catch_up(&link).unwrap();
     let map = view.map();
     assert!(map.secrets.authority.is_empty() && map.secrets.tokens.is_empty());
-    let refused = ask_over(&link, &Ask::Report { digest: false }, PATIENCE).unwrap_err().to_string();
+    let refused =
+        request_over(&link, &NodeRequest::Report { digest: false }, PATIENCE).unwrap_err().to_string();
     assert!(refused.contains("only nodes"), "{refused}");
 
     let (volume, _) = map.volume("web").unwrap();
@@ -214,7 +215,7 @@ fn client_uses_its_volumes_only_and_an_empty_brick_can_be_removed() {
 
     assert_eq!(ask(&servers[0], AdminRequest::RevokeClient { name: "laptop".into() }), Ok(AdminAnswer::Done));
     wait_until("the client is refused", || {
-        ask_over(&link, &Ask::Map { epoch: 0 }, PATIENCE)
+        request_over(&link, &NodeRequest::Map { epoch: 0 }, PATIENCE)
             .is_err_and(|error| error.to_string().contains("revoked"))
     });
     drop(poller);

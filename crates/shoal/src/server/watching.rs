@@ -4,7 +4,7 @@
 //! also polls the other nodes, and compares their clocks with its own. A new leader assumes at first that all
 //! nodes are up.
 
-use super::calls::{Answer, Ask};
+use super::calls::{NodeReply, NodeRequest};
 use super::context::ServerContext;
 use super::events::now_ms;
 use super::healing::lacking;
@@ -147,17 +147,17 @@ impl ServerContext {
         let others: Vec<NodeId> = map.nodes.keys().copied().filter(|node| *node != self.node).collect();
         seen.nodes.retain(|node, _| map.nodes.contains_key(node));
         let sent_ms = now_ms();
-        let answers = self.ask_nodes(&others, &Ask::Clock, REPORT_PATIENCE);
+        let answers = self.request_from_nodes(&others, &NodeRequest::Clock, REPORT_PATIENCE);
         let got_ms = now_ms();
         // An older version refuses the request, but is up.
         let silent: Vec<NodeId> = others.iter().copied().filter(|node| !answers.contains_key(node)).collect();
         let up = match silent.is_empty() || self.stop.load(Ordering::Acquire) {
             true => BTreeMap::new(),
-            false => self.ask_nodes(&silent, &Ask::Map { epoch: u64::MAX }, REPORT_PATIENCE),
+            false => self.request_from_nodes(&silent, &NodeRequest::Map { epoch: u64::MAX }, REPORT_PATIENCE),
         };
         for node in others {
             let clock = match answers.get(&node) {
-                Some(Answer::Clock { now_ms }) => Some(*now_ms),
+                Some(NodeReply::Clock { now_ms }) => Some(*now_ms),
                 _ => None,
             };
             let is_up = clock.is_some() || up.contains_key(&node);

@@ -1,6 +1,6 @@
 //! What the pages have to be told, when to ask for it, and what was answered. Pure: a clock's time in.
 //!
-//! **Model.** A page *wants* the answers to some questions. A question that was wanted lately is asked again
+//! **Model.** A page *wants* the answers to some queries. A query that was wanted lately is asked again
 //! and again, each in its own interval. One that is not wanted any more is not asked, so that a node works
 //! for pages only while one is open. What was answered is kept for a page that is opened again.
 //!
@@ -13,14 +13,14 @@ use crate::admin::{
     TasksReport, VolumeReport, VolumeStatus,
 };
 use crate::limits::{
-    WEB_ASK_EVERY, WEB_ASK_SLOWLY_EVERY, WEB_EVENTS_KEPT_MAX, WEB_VOLUMES_WATCHED_MAX, WEB_WANTED_FOR,
+    WEB_EVENTS_KEPT_MAX, WEB_REQUEST_PERIOD, WEB_SLOW_REQUEST_PERIOD, WEB_VOLUMES_WATCHED_MAX, WEB_WANTED_FOR,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Question {
+pub enum StatusQuery {
     /// The health of the cluster.
     Cluster,
     /// Bricks and replicas of all volumes.
@@ -39,17 +39,19 @@ pub enum Question {
     Profile(String),
 }
 
-impl Question {
+impl StatusQuery {
     fn every_ms(&self) -> u64 {
         let every = match self {
-            Question::Cluster | Question::Statuses | Question::Events | Question::Profile(_) => WEB_ASK_EVERY,
-            _ => WEB_ASK_SLOWLY_EVERY,
+            StatusQuery::Cluster | StatusQuery::Statuses | StatusQuery::Events | StatusQuery::Profile(_) => {
+                WEB_REQUEST_PERIOD
+            }
+            _ => WEB_SLOW_REQUEST_PERIOD,
         };
         every.as_millis() as u64
     }
 }
 
-/// What was answered last to each question. Cheap to clone.
+/// What was answered last to each query. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub cluster: Option<Arc<ClusterReport>>,
@@ -65,13 +67,13 @@ pub struct Known {
     pub histories: BTreeMap<String, Arc<History>>,
     /// The most blocks that lacked copies since a volume was last whole.
     pub heal_peaks: BTreeMap<String, u64>,
-    /// Why a question has no new answer.
-    pub troubles: BTreeMap<Question, String>,
-    /// When each question was answered last, in milliseconds by the board's clock.
-    pub answered_ms: BTreeMap<Question, u64>,
+    /// Why a query has no new answer.
+    pub troubles: BTreeMap<StatusQuery, String>,
+    /// When each query was answered last, in milliseconds by the board's clock.
+    pub answered_ms: BTreeMap<StatusQuery, u64>,
 }
 
-/// A question that is or was wanted.
+/// A query that is or was wanted.
 #[derive(Debug, Default)]
 struct Entry {
     wanted_ms: u64,
@@ -79,59 +81,59 @@ struct Entry {
     is_open: bool,
 }
 
-/// All questions.
+/// All queries.
 #[derive(Debug, Default)]
 pub struct Board {
-    entries: BTreeMap<Question, Entry>,
+    entries: BTreeMap<StatusQuery, Entry>,
     known: Known,
 }
 
 impl Board {
     /// A page wants an answer.
-    pub fn want(&mut self, question: &Question, now_ms: u64) {
-        if !self.entries.contains_key(question) && matches!(question, Question::Profile(_)) {
+    pub fn want(&mut self, query: &StatusQuery, now_ms: u64) {
+        if !self.entries.contains_key(query) && matches!(query, StatusQuery::Profile(_)) {
             self.make_room();
         }
-        let entry = self.entries.entry(question.clone()).or_default();
+        let entry = self.entries.entry(query.clone()).or_default();
         entry.wanted_ms = entry.wanted_ms.max(now_ms);
     }
 
     /// Forgets the volume that was wanted longest ago, if there are as many as may be.
     fn make_room(&mut self) {
-        let profiles = self.entries.iter().filter(|(question, _)| matches!(question, Question::Profile(_)));
+        let profiles = self.entries.iter().filter(|(query, _)| matches!(query, StatusQuery::Profile(_)));
         if profiles.clone().count() < WEB_VOLUMES_WATCHED_MAX {
             return;
         }
-        let oldest = profiles.min_by_key(|(_, entry)| entry.wanted_ms).map(|(question, _)| question.clone());
-        if let Some(question) = oldest {
-            self.forget(&question);
+        let oldest = profiles.min_by_key(|(_, entry)| entry.wanted_ms).map(|(query, _)| query.clone());
+        if let Some(query) = oldest {
+            self.forget(&query);
         }
     }
 
-    fn forget(&mut self, question: &Question) {
-        self.entries.remove(question);
-        self.known.troubles.remove(question);
-        self.known.answered_ms.remove(question);
-        if let Question::Profile(name) = question {
+    fn forget(&mut self, query: &StatusQuery) {
+        self.entries.remove(query);
+        self.known.troubles.remove(query);
+        self.known.answered_ms.remove(query);
+        if let StatusQuery::Profile(name) = query {
             self.known.histories.remove(name);
         }
     }
 
-    /// The question that is overdue most, which counts as open until it is answered.
-    pub fn next(&mut self, now_ms: u64) -> Option<Question> {
-        let (due_ms, question) = self.next_due(now_ms)?;
-        let entry = self.entries.get_mut(&question).filter(|_| due_ms <= now_ms)?;
+    /// The query that is overdue most, which counts as open until it is answered.
+    pub fn next(&mut self, now_ms: u64) -> Option<StatusQuery> {
+        let (due_ms, query) = self.next_due(now_ms)?;
+        let entry = self.entries.get_mut(&query).filter(|_| due_ms <= now_ms)?;
         (entry.begun_ms, entry.is_open) = (Some(now_ms), true);
-        Some(question)
+        Some(query)
     }
 
-    /// When which question is due next, of those that will still be wanted then.
-    fn next_due(&self, now_ms: u64) -> Option<(u64, Question)> {
+    /// When which query is due next, of those that will still be wanted then.
+    fn next_due(&self, now_ms: u64) -> Option<(u64, StatusQuery)> {
         let wanted_for_ms = WEB_WANTED_FOR.as_millis() as u64;
-        let due = |(question, entry): (&Question, &Entry)| {
-            let due_ms = entry.begun_ms.map_or(0, |begun_ms| begun_ms + question.every_ms());
+        let due = |(query, entry): (&StatusQuery, &Entry)| {
+            let due_ms = entry.begun_ms.map_or(0, |begun_ms| begun_ms + query.every_ms());
             let is_wanted = due_ms.max(now_ms) <= entry.wanted_ms + wanted_for_ms;
-            (is_wanted && !entry.is_open).then(|| (due_ms, question.clone()))
+            (is_wanted && !entry.is_open).then(|| (due_ms, query.clone()))
         };
         self.entries.iter().filter_map(due).min()
     }
@@ -141,17 +143,19 @@ impl Board {
         self.next_due(now_ms).map(|(due_ms, _)| due_ms)
     }
 
-    /// The request that asks a question.
-    pub fn request(&self, question: &Question) -> AdminRequest {
-        match question {
-            Question::Cluster => AdminRequest::ClusterStatus,
-            Question::Statuses => AdminRequest::VolumeStatus { name: None, digest: false },
-            Question::Volumes => AdminRequest::Volumes { name: None },
-            Question::Tasks => AdminRequest::Tasks { name: None },
-            Question::Sessions => AdminRequest::Sessions { name: None },
-            Question::Clients => AdminRequest::Clients,
-            Question::Events => AdminRequest::Events { seen: self.seen() },
-            Question::Profile(name) => AdminRequest::Profile { name: name.clone(), step: ProfileStep::Peek },
+    /// The request that asks a query.
+    pub fn request(&self, query: &StatusQuery) -> AdminRequest {
+        match query {
+            StatusQuery::Cluster => AdminRequest::ClusterStatus,
+            StatusQuery::Statuses => AdminRequest::VolumeStatus { name: None, digest: false },
+            StatusQuery::Volumes => AdminRequest::Volumes { name: None },
+            StatusQuery::Tasks => AdminRequest::Tasks { name: None },
+            StatusQuery::Sessions => AdminRequest::Sessions { name: None },
+            StatusQuery::Clients => AdminRequest::Clients,
+            StatusQuery::Events => AdminRequest::Events { seen: self.seen() },
+            StatusQuery::Profile(name) => {
+                AdminRequest::Profile { name: name.clone(), step: ProfileStep::Peek }
+            }
         }
     }
 
@@ -165,45 +169,49 @@ impl Board {
         seen.into_iter().map(|(node, (run, number))| SeenEvent { node, run, number }).collect()
     }
 
-    /// A question that was open has been answered, or will not be.
-    pub fn answered(&mut self, question: &Question, outcome: Result<AdminAnswer, String>, now_ms: u64) {
+    /// A query that was open has been answered, or will not be.
+    pub fn answered(&mut self, query: &StatusQuery, outcome: Result<AdminAnswer, String>, now_ms: u64) {
         // It may have been forgotten meanwhile.
-        let Some(entry) = self.entries.get_mut(question) else { return };
+        let Some(entry) = self.entries.get_mut(query) else { return };
         entry.is_open = false;
-        let learned = outcome.and_then(|answer| self.learn(question, answer, now_ms));
+        let learned = outcome.and_then(|answer| self.learn(query, answer, now_ms));
         match learned {
             Ok(()) => {
-                self.known.troubles.remove(question);
-                self.known.answered_ms.insert(question.clone(), now_ms);
+                self.known.troubles.remove(query);
+                self.known.answered_ms.insert(query.clone(), now_ms);
             }
             Err(why) => {
-                if let Question::Profile(name) = question
+                if let StatusQuery::Profile(name) = query
                     && let Some(history) = self.known.histories.get_mut(name)
                 {
                     Arc::make_mut(history).missed(now_ms);
                 }
-                self.known.troubles.insert(question.clone(), why);
+                self.known.troubles.insert(query.clone(), why);
             }
         }
     }
 
-    fn learn(&mut self, question: &Question, answer: AdminAnswer, now_ms: u64) -> Result<(), String> {
+    fn learn(&mut self, query: &StatusQuery, answer: AdminAnswer, now_ms: u64) -> Result<(), String> {
         let known = &mut self.known;
-        match (question, answer) {
-            (Question::Cluster, AdminAnswer::Cluster(report)) => {
+        match (query, answer) {
+            (StatusQuery::Cluster, AdminAnswer::Cluster(report)) => {
                 note_peaks(&mut known.heal_peaks, &report);
                 known.cluster = Some(Arc::new(report));
             }
-            (Question::Statuses, AdminAnswer::Statuses { volumes }) => {
+            (StatusQuery::Statuses, AdminAnswer::Statuses { volumes }) => {
                 known.statuses = Some(Arc::new(volumes));
             }
-            (Question::Volumes, AdminAnswer::Volumes { volumes }) => known.volumes = Some(Arc::new(volumes)),
-            (Question::Tasks, AdminAnswer::Tasks { volumes }) => known.tasks = Some(Arc::new(volumes)),
-            (Question::Sessions, AdminAnswer::Sessions { volumes }) => {
+            (StatusQuery::Volumes, AdminAnswer::Volumes { volumes }) => {
+                known.volumes = Some(Arc::new(volumes))
+            }
+            (StatusQuery::Tasks, AdminAnswer::Tasks { volumes }) => known.tasks = Some(Arc::new(volumes)),
+            (StatusQuery::Sessions, AdminAnswer::Sessions { volumes }) => {
                 known.sessions = Some(Arc::new(volumes));
             }
-            (Question::Clients, AdminAnswer::Clients { clients }) => known.clients = Some(Arc::new(clients)),
-            (Question::Events, AdminAnswer::Events(report)) => {
+            (StatusQuery::Clients, AdminAnswer::Clients { clients }) => {
+                known.clients = Some(Arc::new(clients))
+            }
+            (StatusQuery::Events, AdminAnswer::Events(report)) => {
                 known.silent = report.silent;
                 let kept = Arc::make_mut(known.events.get_or_insert_default());
                 kept.extend(report.events);
@@ -211,12 +219,12 @@ impl Board {
                 let surplus = kept.len().saturating_sub(WEB_EVENTS_KEPT_MAX);
                 kept.drain(..surplus);
             }
-            (Question::Profile(name), AdminAnswer::Profile(report)) => {
+            (StatusQuery::Profile(name), AdminAnswer::Profile(report)) => {
                 let history = known.histories.entry(name.clone()).or_default();
-                Arc::make_mut(history).told(&report, now_ms);
+                Arc::make_mut(history).record(&report, now_ms);
             }
             (_, other) => {
-                tracing::warn!(?question, ?other, "unexpected answer");
+                tracing::warn!(?query, ?other, "unexpected answer");
                 return Err("unexpected answer of the server".into());
             }
         }
@@ -228,10 +236,10 @@ impl Board {
         &self.known
     }
 
-    /// Whether a question has an answer, or it is known why not, that came at this time or later.
-    pub fn is_settled(&self, question: &Question, since_ms: u64) -> bool {
-        let answered = self.known.answered_ms.get(question).is_some_and(|at_ms| *at_ms >= since_ms);
-        answered || self.known.troubles.contains_key(question)
+    /// Whether a query has an answer, or it is known why not, that came at this time or later.
+    pub fn is_settled(&self, query: &StatusQuery, since_ms: u64) -> bool {
+        let answered = self.known.answered_ms.get(query).is_some_and(|at_ms| *at_ms >= since_ms);
+        answered || self.known.troubles.contains_key(query)
     }
 }
 
@@ -255,33 +263,35 @@ mod tests {
     use crate::admin::{EventKind, EventsReport};
     use crate::web::fixture;
 
-    const EVERY_MS: u64 = WEB_ASK_EVERY.as_millis() as u64;
+    const EVERY_MS: u64 = WEB_REQUEST_PERIOD.as_millis() as u64;
     const WANTED_FOR_MS: u64 = WEB_WANTED_FOR.as_millis() as u64;
 
     #[test]
     fn question_is_asked_in_its_interval_while_it_is_wanted_and_not_afterwards() {
         let mut board = Board::default();
         assert_eq!((board.next(0), board.due_ms(0)), (None, None), "no page is open");
-        board.want(&Question::Cluster, 1000);
-        assert_eq!(board.next(1000), Some(Question::Cluster));
+        board.want(&StatusQuery::Cluster, 1000);
+        assert_eq!(board.next(1000), Some(StatusQuery::Cluster));
         assert_eq!(board.next(9000), None, "it is open already");
-        board.answered(&Question::Cluster, Ok(AdminAnswer::Cluster(fixture::cluster(3, 1))), 1200);
-        assert!(board.is_settled(&Question::Cluster, 1200) && !board.is_settled(&Question::Cluster, 1201));
+        board.answered(&StatusQuery::Cluster, Ok(AdminAnswer::Cluster(fixture::cluster(3, 1))), 1200);
+        assert!(
+            board.is_settled(&StatusQuery::Cluster, 1200) && !board.is_settled(&StatusQuery::Cluster, 1201)
+        );
         assert_eq!((board.next(1200), board.due_ms(1200)), (None, Some(1000 + EVERY_MS)));
-        assert_eq!(board.next(1000 + EVERY_MS), Some(Question::Cluster));
-        board.answered(&Question::Cluster, Err("no".into()), 2 * EVERY_MS);
+        assert_eq!(board.next(1000 + EVERY_MS), Some(StatusQuery::Cluster));
+        board.answered(&StatusQuery::Cluster, Err("no".into()), 2 * EVERY_MS);
         assert!(board.known().cluster.is_some(), "what was known is kept");
-        assert_eq!(board.known().troubles[&Question::Cluster], "no");
+        assert_eq!(board.known().troubles[&StatusQuery::Cluster], "no");
         let late_ms = 1000 + WANTED_FOR_MS + 1;
         assert_eq!((board.next(late_ms), board.due_ms(late_ms)), (None, None), "the page was closed");
-        board.want(&Question::Events, late_ms);
-        assert_eq!(board.next(late_ms), Some(Question::Events), "a page that is closed delays no other");
+        board.want(&StatusQuery::Events, late_ms);
+        assert_eq!(board.next(late_ms), Some(StatusQuery::Events), "a page that is closed delays no other");
     }
 
     #[test]
     fn few_volumes_are_profiled_at_a_time_and_the_one_wanted_longest_ago_makes_room() {
         let mut board = Board::default();
-        let profile = |n: usize| Question::Profile(format!("v{n}"));
+        let profile = |n: usize| StatusQuery::Profile(format!("v{n}"));
         for n in 0..=WEB_VOLUMES_WATCHED_MAX {
             board.want(&profile(n), n as u64);
             assert_eq!(board.next(n as u64), Some(profile(n)));
@@ -297,8 +307,8 @@ mod tests {
     #[test]
     fn events_are_asked_for_once_and_kept_up_to_a_limit() {
         let mut board = Board::default();
-        board.want(&Question::Events, 0);
-        assert_eq!(board.request(&Question::Events), AdminRequest::Events { seen: Vec::new() });
+        board.want(&StatusQuery::Events, 0);
+        assert_eq!(board.request(&StatusQuery::Events), AdminRequest::Events { seen: Vec::new() });
         let event = |number: u64| Event {
             at_ms: number,
             node: "n1".into(),
@@ -311,22 +321,22 @@ mod tests {
         let surplus = 10;
         let events = (1..=WEB_EVENTS_KEPT_MAX as u64 + surplus).map(event).collect();
         let report = EventsReport { events, silent: vec!["n2".into()] };
-        board.answered(&Question::Events, Ok(AdminAnswer::Events(report)), 10);
+        board.answered(&StatusQuery::Events, Ok(AdminAnswer::Events(report)), 10);
         let kept = board.known().events.clone().expect("events");
         assert_eq!((kept.len(), kept[0].number), (WEB_EVENTS_KEPT_MAX, surplus + 1));
         let last = WEB_EVENTS_KEPT_MAX as u64 + surplus;
         let seen = vec![SeenEvent { node: "n1".into(), run: 5, number: last }];
-        assert_eq!(board.request(&Question::Events), AdminRequest::Events { seen });
+        assert_eq!(board.request(&StatusQuery::Events), AdminRequest::Events { seen });
     }
 
     #[test]
     fn progress_of_healing_is_measured_from_the_most_that_was_lacking() {
         let mut board = Board::default();
-        board.want(&Question::Cluster, 0);
+        board.want(&StatusQuery::Cluster, 0);
         let mut peak = |lacking| {
             let mut report = fixture::cluster(3, 1);
             report.volumes[0].degraded = lacking;
-            board.answered(&Question::Cluster, Ok(AdminAnswer::Cluster(report)), 0);
+            board.answered(&StatusQuery::Cluster, Ok(AdminAnswer::Cluster(report)), 0);
             board.known().heal_peaks.values().next().copied()
         };
         let peaks = [Some(70), Some(100), Some(40), None, Some(0), Some(5)].map(&mut peak);

@@ -1,8 +1,8 @@
 //! Asks what the pages have to be told, in threads of its own: with a node down an answer takes some seconds.
 //!
-//! **Bounds.** [`WEB_ASKERS`] questions are open at a time. The threads sleep while no page is open.
+//! **Bounds.** [`WEB_ASKERS`] queries are open at a time. The threads sleep while no page is open.
 
-use super::board::{Board, Known, Question};
+use super::board::{Board, Known, StatusQuery};
 use crate::admin::{Admin, AdminAnswer};
 use crate::limits::{WEB_ASKERS, WEB_FIRST_PATIENCE, WEB_FRESH_FOR, WEB_STOP_PATIENCE};
 use parking_lot::{Condvar, Mutex};
@@ -52,15 +52,15 @@ impl Collector {
         Ok(collector)
     }
 
-    /// What is known of some questions, which are asked from now on for some time. What `needed` asks is
+    /// What is known of some queries, which are asked from now on for some time. What `needed` asks is
     /// waited for, in bounded time, if it was not answered lately; the rest may come later.
-    pub fn look(&self, needed: &[Question], wanted: &[Question]) -> Known {
+    pub fn look(&self, needed: &[StatusQuery], wanted: &[StatusQuery]) -> Known {
         let shared = &self.shared;
         let due = Instant::now() + WEB_FIRST_PATIENCE;
         let mut state = shared.state.lock();
         let now_ms = shared.now_ms();
-        for question in needed.iter().chain(wanted) {
-            state.board.want(question, now_ms);
+        for query in needed.iter().chain(wanted) {
+            state.board.want(query, now_ms);
         }
         shared.changed.notify_all();
         let since_ms = now_ms.saturating_sub(WEB_FRESH_FOR.as_millis() as u64);
@@ -85,7 +85,7 @@ impl Drop for Collector {
 }
 
 impl Collector {
-    /// Waits for questions that are open, in bounded time: the server that they ask is about to stop.
+    /// Waits for queries that are open, in bounded time: the server that they ask is about to stop.
     pub fn stop(&self) {
         let due = Instant::now() + WEB_STOP_PATIENCE;
         let mut state = self.shared.state.lock();
@@ -105,7 +105,7 @@ impl Shared {
         let mut state = self.state.lock();
         while !state.stops {
             let now_ms = self.now_ms();
-            let Some(question) = state.board.next(now_ms) else {
+            let Some(query) = state.board.next(now_ms) else {
                 match state.board.due_ms(now_ms) {
                     Some(due_ms) => {
                         let rest = Duration::from_millis(due_ms.saturating_sub(now_ms).max(1));
@@ -115,7 +115,7 @@ impl Shared {
                 }
                 continue;
             };
-            let request = state.board.request(&question);
+            let request = state.board.request(&query);
             drop(state);
             let mut answer = None;
             let outcome = self.admin.execute(request, &mut |one| {
@@ -126,7 +126,7 @@ impl Shared {
             });
             let outcome = outcome.and_then(|()| answer.ok_or_else(|| "there was no answer".to_owned()));
             state = self.state.lock();
-            state.board.answered(&question, outcome, self.now_ms());
+            state.board.answered(&query, outcome, self.now_ms());
             self.changed.notify_all();
         }
     }
@@ -142,10 +142,10 @@ mod tests {
         let admin = Arc::new(Synthetic::new(3, 2, 0));
         let collector = Collector::start(admin.clone()).expect("threads");
         assert_eq!(admin.asked(), 0);
-        let known = collector.look(&[Question::Cluster], &[Question::Volumes]);
+        let known = collector.look(&[StatusQuery::Cluster], &[StatusQuery::Volumes]);
         assert_eq!(known.cluster.expect("it was waited for").nodes.len(), 3);
         let asked = admin.asked();
-        collector.look(&[Question::Cluster], &[]);
+        collector.look(&[StatusQuery::Cluster], &[]);
         assert!(admin.asked() <= asked.max(2), "what is fresh is not asked again");
     }
 
@@ -154,7 +154,7 @@ mod tests {
         let admin = Arc::new(Synthetic::new(3, 2, 0).slow(WEB_FIRST_PATIENCE + Duration::from_secs(1)));
         let collector = Collector::start(admin).expect("threads");
         let began = Instant::now();
-        assert!(collector.look(&[Question::Cluster], &[]).cluster.is_none());
+        assert!(collector.look(&[StatusQuery::Cluster], &[]).cluster.is_none());
         assert!(began.elapsed() >= WEB_FIRST_PATIENCE);
         drop(collector);
     }

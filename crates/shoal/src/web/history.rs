@@ -48,7 +48,7 @@ pub struct History {
 
 impl History {
     /// Takes the next answer in.
-    pub fn told(&mut self, report: &ProfileReport, now_ms: u64) {
+    pub fn record(&mut self, report: &ProfileReport, now_ms: u64) {
         let window_ms = WEB_WINDOW.as_millis() as u64;
         if self.told_ms.is_some_and(|told_ms| now_ms.saturating_sub(told_ms) > window_ms) {
             *self = History::default();
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn point_has_the_hops_and_what_memory_answered_between_two_profiles() {
         let mut history = History::default();
-        history.told(&fixture::profile("web", 10, 0), 0);
+        history.record(&fixture::profile("web", 10, 0), 0);
         assert!(history.now().is_none() && history.points.is_empty());
-        history.told(&fixture::profile("web", 12, 1000), 2000);
+        history.record(&fixture::profile("web", 12, 1000), 2000);
         let now = history.now().expect("a point");
         assert_eq!((now.mounts.per_s, now.metadata.per_s, now.bricks.per_s), (500.0, 50.0, 100.0));
         assert_eq!((now.mounts.mean_ns, now.from_memory), (2000, Some(0.9)));
@@ -119,7 +119,7 @@ mod tests {
     fn history_is_bounded_and_begins_anew_after_a_pause() {
         let mut history = History::default();
         for step in 0..2 * WEB_POINTS_MAX as u64 {
-            history.told(&fixture::profile("web", 10 + step, 10 * step), step * 100);
+            history.record(&fixture::profile("web", 10 + step, 10 * step), step * 100);
         }
         assert_eq!(history.points.len(), WEB_POINTS_MAX);
         let window_ms = WEB_WINDOW.as_millis() as u64;
@@ -127,7 +127,7 @@ mod tests {
         history.missed(last_ms + window_ms / 2);
         history.missed(last_ms + window_ms + 1);
         assert_eq!(history.points.len(), 2, "older ones have gone");
-        history.told(&fixture::profile("web", 99_999, 0), last_ms + 3 * window_ms);
+        history.record(&fixture::profile("web", 99_999, 0), last_ms + 3 * window_ms);
         assert!(history.points.is_empty());
     }
 }

@@ -13,7 +13,7 @@
 //! header forbids it. Beyond loopback only TLS is spoken, and only a certificate or a token of the cluster
 //! opens the pages. Whatever a client or a peer calls itself is shown as text.
 //!
-//! **Bounds.** Connections, questions, history, rows of a page: see [`limits`](crate::limits).
+//! **Bounds.** Connections, queries, history, rows of a page: see [`limits`](crate::limits).
 
 mod access;
 mod board;

@@ -1,7 +1,7 @@
 //! Answers requests of browsers: which page, whether it may be seen, and with which headers.
 
 use super::access::{Gate, Verdict, Visitor, cookie, judge};
-use super::board::Question;
+use super::board::StatusQuery;
 use super::collect::Collector;
 use super::html::decoded;
 use super::pages::{self, Page, Query, View};
@@ -151,7 +151,7 @@ impl Site {
 
     /// Waits for what the page needs, and makes it.
     fn make(&self, page: &Page, query: &Query) -> Reply {
-        let (needed, mut wanted) = page.questions();
+        let (needed, mut wanted) = page.queries();
         let mut known = self.collector.look(&needed, &wanted);
         if page.is_missing(&known) {
             return Reply::page(StatusCode::NOT_FOUND, pages::missing("There is no such volume."));
@@ -160,7 +160,7 @@ impl Site {
             && known.volumes.is_some()
         {
             // Only volumes that there are may be watched.
-            wanted.push(Question::Profile(name.clone()));
+            wanted.push(StatusQuery::Profile(name.clone()));
             known = self.collector.look(&[], &wanted);
         }
         let now_unix_s = since_1970().as_secs();

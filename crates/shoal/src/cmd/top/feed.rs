@@ -13,7 +13,7 @@ use crate::cmd::local::{Local, the_answer};
 use crate::control::{self, Request, Statistics};
 use crate::limits::{TOP_CLUSTER_EVERY, TOP_FILES_MAX, TOP_NEWS_MAX};
 use crate::profile::TopOf;
-use crate::rates::{Counted, Told, plain};
+use crate::rates::{Counted, Counters, plain};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,7 @@ impl Asker {
         let mut clocks = BTreeMap::new();
         loop {
             let began = Instant::now();
-            let answers: Result<Vec<(Told, Option<Told>)>, String> = match homes.len() {
+            let answers: Result<Vec<(Counters, Option<Counters>)>, String> = match homes.len() {
                 // The one mount that there is has ended: that is said instead of an empty table.
                 1 => self.ask_mount(&homes[0], &mut clocks).map(|one| vec![one]),
                 _ => Ok(homes
@@ -164,13 +164,13 @@ impl Asker {
                     .map(|home| {
                         self.ask_mount(home, &mut clocks).unwrap_or_else(|why| {
                             let name = home.display().to_string();
-                            (Told { key: name.clone(), name: plain(&name), counted: Err(why) }, None)
+                            (Counters { key: name.clone(), name: plain(&name), counted: Err(why) }, None)
                         })
                     })
                     .collect()),
             };
             let told = answers.map(|all| {
-                let (mounts, bricks): (Vec<Told>, Vec<Option<Told>>) = all.into_iter().unzip();
+                let (mounts, bricks): (Vec<Counters>, Vec<Option<Counters>>) = all.into_iter().unzip();
                 (mounts, bricks.into_iter().flatten().collect())
             });
             if self.tell(None, What::Mounts(told)).is_err() {
@@ -185,7 +185,7 @@ impl Asker {
         &self,
         home: &Path,
         clocks: &mut BTreeMap<PathBuf, Clock>,
-    ) -> Result<(Told, Option<Told>), String> {
+    ) -> Result<(Counters, Option<Counters>), String> {
         let statistics: Statistics =
             control::ask(home, &Request::Stats).map_err(|error| in_words(error.into()))?;
         let clock = clocks.entry(home.to_owned()).or_insert_with(|| Clock::new(statistics.uptime_s));
@@ -203,7 +203,7 @@ impl Asker {
         };
         let name = plain(&home.display().to_string());
         let brick =
-            (!statistics.brick.is_empty()).then(|| Told { key: name.clone(), name, counted: Ok(brick) });
+            (!statistics.brick.is_empty()).then(|| Counters { key: name.clone(), name, counted: Ok(brick) });
         let mount = Counted {
             lived_ms,
             read_bytes: statistics.kernel_read_bytes,
@@ -212,7 +212,7 @@ impl Asker {
             metadata: statistics.meta,
         };
         let name = statistics.mountpoint.display().to_string();
-        Ok((Told { name: plain(&name), key: name, counted: Ok(mount) }, brick))
+        Ok((Counters { name: plain(&name), key: name, counted: Ok(mount) }, brick))
     }
 }
 

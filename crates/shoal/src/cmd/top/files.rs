@@ -79,12 +79,12 @@ pub struct FileTracker {
 
 impl FileTracker {
     /// Takes an answer in.
-    pub fn told(&mut self, kind: Kind, report: TopReport, now_ms: u64) {
+    pub fn record(&mut self, kind: Kind, report: TopReport, now_ms: u64) {
         let asked = match kind {
             Kind::Read => &mut self.reads,
             Kind::Write => &mut self.writes,
         };
-        asked.told(report, now_ms);
+        asked.record(report, now_ms);
     }
 
     /// Whether files of each kind are known.
@@ -115,7 +115,7 @@ impl FileTracker {
 }
 
 impl Asked {
-    fn told(&mut self, report: TopReport, now_ms: u64) {
+    fn record(&mut self, report: TopReport, now_ms: u64) {
         let passed_ms = self.told_ms.map(|then| now_ms.saturating_sub(then));
         let mut earlier = std::mem::take(&mut self.before);
         let mut hot = Vec::new();
@@ -197,7 +197,7 @@ mod tests {
     fn file_is_shown_with_what_all_mounts_did_to_it_between_two_answers() {
         let mut tracker = FileTracker::default();
         let told = |tracker: &mut FileTracker, kind, now_ms, one, other| {
-            tracker.told(kind, report(&[("one", 60, vec![one]), ("other", 60, vec![other])]), now_ms);
+            tracker.record(kind, report(&[("one", 60, vec![one]), ("other", 60, vec![other])]), now_ms);
         };
         told(&mut tracker, Kind::Read, 0, file(1, 10, 0, 100), file(2, 5, 0, 0));
         told(&mut tracker, Kind::Write, 0, file(1, 1, 0, 10), file(1, 1, 0, 10));
@@ -214,7 +214,7 @@ mod tests {
     fn file_that_was_not_in_the_answer_before_had_no_requests_or_at_most_those_of_the_last_one_there() {
         let mut tracker = FileTracker::default();
         let reads = |tracker: &mut FileTracker, now_ms, files| {
-            tracker.told(Kind::Read, report(&[("one", 60, files)]), now_ms);
+            tracker.record(Kind::Read, report(&[("one", 60, files)]), now_ms);
             rows(tracker).iter().map(|(path, count, ..)| format!("{path} {count}")).collect::<Vec<_>>()
         };
         reads(&mut tracker, 0, vec![]);
@@ -230,18 +230,18 @@ mod tests {
     fn counting_begins_anew_after_a_clear_and_goes_on_for_a_mount_that_did_not_answer() {
         let mut tracker = FileTracker::default();
         let mut told = |now_ms, duration_s, file| {
-            tracker.told(Kind::Write, report(&[("one", duration_s, vec![file])]), now_ms);
+            tracker.record(Kind::Write, report(&[("one", duration_s, vec![file])]), now_ms);
             rows(&tracker).first().map(|row| row.1)
         };
         told(0, 60, file(1, 100, 0, 0));
         assert_eq!(told(2000, 1, file(1, 4, 0, 0)), Some(2.0));
         let silent = MountName { host: "one".into(), mountpoint: Some("/m".into()), pid: Some(1) };
-        tracker.told(Kind::Write, TopReport { silent: vec![silent], ..report(&[]) }, 4000);
+        tracker.record(Kind::Write, TopReport { silent: vec![silent], ..report(&[]) }, 4000);
         assert_eq!(rows(&tracker), []);
-        tracker.told(Kind::Write, report(&[("one", 5, vec![file(1, 8, 0, 0)])]), 6000);
+        tracker.record(Kind::Write, report(&[("one", 5, vec![file(1, 8, 0, 0)])]), 6000);
         assert_eq!(rows(&tracker)[0].1, 1.0, "over the time since its last answer");
         let young = report(&[("one", 7, vec![file(1, 8, 0, 0)]), ("new", 1, vec![file(3, 6, 0, 0)])]);
-        tracker.told(Kind::Write, young, 8000);
+        tracker.record(Kind::Write, young, 8000);
         assert_eq!(rows(&tracker), [("/f3".to_owned(), 6.0, 0.0, 0.0)]);
     }
 }

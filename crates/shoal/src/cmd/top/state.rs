@@ -3,7 +3,7 @@
 use super::files::{FileRow, FileTracker, Kind};
 use crate::admin::{ClusterReport, ProfileReport, TopReport, VolumeState};
 use crate::limits::{TOP_HISTORY_MAX, TOP_NAMES_SHOWN_MAX, TOP_SILENCE_INTERVALS};
-use crate::rates::{Rates, Row, Sample, Told, Tracker, plain};
+use crate::rates::{Counters, Rates, Row, Sample, Tracker, plain};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ pub enum What {
     Profile(Result<Box<ProfileReport>, String>),
     Top(Kind, Result<TopReport, String>),
     /// Mounts of this machine, and the bricks inside their processes.
-    Mounts(Result<(Vec<Told>, Vec<Told>), String>),
+    Mounts(Result<(Vec<Counters>, Vec<Counters>), String>),
 }
 
 /// By what the tables are sorted. The most comes first.
@@ -173,13 +173,13 @@ impl State {
                 self.learn_sample(sample, at_unix_s);
             }
             What::Mounts(Ok((mounts, bricks))) => {
-                let sample = self.tracker.told(mounts, bricks, at_ms);
+                let sample = self.tracker.sample(mounts, bricks, at_ms);
                 self.learn_sample(sample, at_unix_s);
             }
             What::Profile(Err(why)) | What::Mounts(Err(why)) => self.lose_sample(plain(&why)),
             What::Top(kind, Ok(report)) => {
                 self.files_trouble = report.trouble.as_deref().map(plain);
-                self.files.told(kind, report, at_ms);
+                self.files.record(kind, report, at_ms);
                 self.live.files = self.files.rows();
             }
             What::Top(_, Err(why)) => {

@@ -1,6 +1,6 @@
 //! Activity of bricks and mounts: profiles, and the busiest files and directories.
 
-use super::super::calls::{Answer, Ask, Session};
+use super::super::calls::{NodeReply, NodeRequest, Session};
 use super::super::context::ServerContext;
 use super::insight::session_report;
 use super::names;
@@ -8,8 +8,8 @@ use crate::admin::{
     BrickProfile, EventsReport, MountName, MountProfile, MountTop, ProfileReport, ProfileStep, SeenEvent,
     TopFile, TopReport,
 };
-use crate::limits::{ASK_PATIENCE, ROUND_LOOK_EVERY, ROUND_PATIENCE, TOP_PATHS_MAX};
-use crate::profile::{Profiled, Round, Told, Top, TopOf, Wanted};
+use crate::limits::{NODE_REPLY_WAIT_MAX, ROUND_LOOK_EVERY, ROUND_PATIENCE, TOP_PATHS_MAX};
+use crate::profile::{Profiled, Round, RoundReply, Top, TopOf, Wanted};
 use shoal_cluster::{BrickState, VolumeState};
 use shoal_types::{BrickId, GroupId, InodeId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use std::time::Instant;
 /// The outcome of a round.
 struct Gathered {
     bricks: BTreeMap<BrickId, Profiled>,
-    mounts: Vec<(MountName, Told)>,
+    mounts: Vec<(MountName, RoundReply)>,
     /// Mounts that have not answered.
     silent: Vec<MountName>,
     /// Why it is not known which mounts there are.
@@ -39,9 +39,9 @@ impl ServerContext {
         };
         let bricks = map.bricks_of(volume).filter(|(_, brick)| brick.state != BrickState::Gone).map(brick);
         let bricks = bricks.collect();
-        let mounts = mounts.into_iter().filter_map(|(mount, told)| match told {
-            Told::Profile(profiled) => Some(MountProfile { mount, profiled: *profiled }),
-            Told::Top(_) | Told::Cleared => None,
+        let mounts = mounts.into_iter().filter_map(|(mount, reply)| match reply {
+            RoundReply::Profile(profiled) => Some(MountProfile { mount, profiled: *profiled }),
+            RoundReply::Top(_) | RoundReply::Cleared => None,
         });
         Ok(ProfileReport { name: it.name.clone(), bricks, mounts: mounts.collect(), silent, trouble })
     }
@@ -53,9 +53,9 @@ impl ServerContext {
         let Gathered { mounts, silent, trouble, .. } = self.gather_round(volume, Wanted::Top(of));
         let tops: Vec<(MountName, Top)> = mounts
             .into_iter()
-            .filter_map(|(mount, told)| match told {
-                Told::Top(top) => Some((mount, top)),
-                Told::Profile(_) | Told::Cleared => None,
+            .filter_map(|(mount, reply)| match reply {
+                RoundReply::Top(top) => Some((mount, top)),
+                RoundReply::Profile(_) | RoundReply::Cleared => None,
             })
             .collect();
         let paths = self.paths(volume, &tops);
@@ -76,11 +76,11 @@ impl ServerContext {
 
     /// The events of all nodes, beyond those that are known already.
     pub(super) fn events_of_all(&self, seen: Vec<SeenEvent>) -> EventsReport {
-        let mut answers = self.ask_all(&Ask::Events { seen }, ASK_PATIENCE);
+        let mut answers = self.request_from_all(&NodeRequest::Events { seen }, NODE_REPLY_WAIT_MAX);
         let (mut events, mut silent) = (Vec::new(), Vec::new());
         for (node, it) in &self.view.map().nodes {
             match answers.remove(node) {
-                Some(Answer::Events(its)) => events.extend(its),
+                Some(NodeReply::Events(its)) => events.extend(its),
                 _ => silent.push(it.name.clone()),
             }
         }
@@ -104,11 +104,12 @@ impl ServerContext {
     fn gather_round(&self, volume: GroupId, what: Wanted) -> Gathered {
         let round = Round::new(what);
         let due = Instant::now() + ROUND_PATIENCE;
-        let answers = self.ask_all(&Ask::BeginRound { volume, round: round.clone() }, ASK_PATIENCE);
+        let answers = self
+            .request_from_all(&NodeRequest::BeginRound { volume, round: round.clone() }, NODE_REPLY_WAIT_MAX);
         let mut bricks = BTreeMap::new();
         for (node, answer) in answers {
             match answer {
-                Answer::Profiles(profiles) => bricks.extend(profiles),
+                NodeReply::Profiles(profiles) => bricks.extend(profiles),
                 other => tracing::debug!(%node, ?other, "unexpected answer"),
             }
         }
@@ -116,11 +117,12 @@ impl ServerContext {
             Ok(sessions) => (sessions, None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        let mut told = BTreeMap::new();
-        let is_known =
-            |told: &BTreeMap<SessionId, Told>, session: &Session| told.contains_key(&session.info.session);
-        while !sessions.iter().all(|session| is_known(&told, session)) {
-            self.take_in(volume, round.id, &mut told);
+        let mut replies = BTreeMap::new();
+        let is_known = |replies: &BTreeMap<SessionId, RoundReply>, session: &Session| {
+            replies.contains_key(&session.info.session)
+        };
+        while !sessions.iter().all(|session| is_known(&replies, session)) {
+            self.take_in(volume, round.id, &mut replies);
             if Instant::now() > due {
                 break;
             }
@@ -129,7 +131,7 @@ impl ServerContext {
         let (mut mounts, mut silent) = (Vec::new(), Vec::new());
         let map = self.view.map();
         for session in sessions {
-            let answer = told.remove(&session.info.session);
+            let answer = replies.remove(&session.info.session);
             let report = session_report(&map, session);
             let mount = MountName { host: report.host, mountpoint: report.mountpoint, pid: report.pid };
             match answer {
@@ -146,23 +148,28 @@ impl ServerContext {
         if map.volumes.get(&volume).is_none_or(|it| it.state != VolumeState::Started) {
             return Ok(Vec::new());
         }
-        match self.ask_leader_patiently(volume, &Ask::Sessions { volume })? {
-            Answer::Sessions(sessions) => Ok(sessions),
+        match self.request_from_leader_patiently(volume, &NodeRequest::Sessions { volume })? {
+            NodeReply::Sessions(sessions) => Ok(sessions),
             other => Err(format!("unexpected answer: {other:?}")),
         }
     }
 
     /// Adds the answers that mounts have given to any node so far.
-    fn take_in(&self, volume: GroupId, round: u64, all: &mut BTreeMap<SessionId, Told>) {
-        let first = self.ask_all(&Ask::Told { volume, round, after: None }, ASK_PATIENCE);
+    fn take_in(&self, volume: GroupId, round: u64, all: &mut BTreeMap<SessionId, RoundReply>) {
+        let first = self
+            .request_from_all(&NodeRequest::RoundReplies { volume, round, after: None }, NODE_REPLY_WAIT_MAX);
         for (node, mut answer) in first {
-            while let Answer::Told { mounts, complete } = answer {
+            while let NodeReply::RoundReplies { mounts, complete } = answer {
                 let after = mounts.last().map(|(session, _)| *session);
                 all.extend(mounts);
                 if complete || after.is_none() {
                     break;
                 }
-                let next = self.ask_nodes(&[node], &Ask::Told { volume, round, after }, ASK_PATIENCE);
+                let next = self.request_from_nodes(
+                    &[node],
+                    &NodeRequest::RoundReplies { volume, round, after },
+                    NODE_REPLY_WAIT_MAX,
+                );
                 match next.into_values().next() {
                     Some(next) => answer = next,
                     None => break,

@@ -1,12 +1,12 @@
 //! Healing, spreading blocks, and taking bricks away.
 
-use super::super::calls::{Answer, Ask, Heal};
+use super::super::calls::{Heal, NodeReply, NodeRequest};
 use super::super::context::ServerContext;
 use super::super::execute::retry;
 use super::names;
 use super::show::bricks;
 use crate::admin::*;
-use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE};
+use crate::limits::{COUNT_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE, NODE_REPLY_WAIT_MAX};
 use shoal_cluster::{BrickState, Command, Shards};
 use shoal_meta::{LossClass, Losses, SchemeUse};
 use shoal_types::{BrickId, GroupId, NodeId};
@@ -14,29 +14,29 @@ use std::time::Instant;
 
 impl ServerContext {
     /// Gets the progress of healing from a volume's leader; with `full`, makes it examine all blocks.
-    fn ask_heal(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
-        let ask = if full { Ask::HealFull { volume } } else { Ask::Heal { volume } };
-        match self.ask_leader(volume, &ask, ASK_PATIENCE)? {
-            (node, Answer::Heal(heal)) => Ok((node, heal)),
+    fn heal_status(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
+        let ask = if full { NodeRequest::HealFull { volume } } else { NodeRequest::Heal { volume } };
+        match self.request_from_leader(volume, &ask, NODE_REPLY_WAIT_MAX)? {
+            (node, NodeReply::Heal(heal)) => Ok((node, heal)),
             (node, other) => Err(format!("{node}: unexpected answer: {other:?}")),
         }
     }
 
-    /// [`ask_heal`](Self::ask_heal), repeated while no replica leads, as during an election.
-    fn ask_heal_patiently(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
-        retry(LEADER_PATIENCE, || self.ask_heal(volume, full))
+    /// [`heal_status`](Self::heal_status), repeated while no replica leads, as during an election.
+    fn heal_status_patiently(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
+        retry(LEADER_PATIENCE, || self.heal_status(volume, full))
     }
 
     /// Blocks that lack copies, if that is known.
     pub(super) fn degraded(&self, volume: GroupId) -> Option<u64> {
-        let (_, heal) = self.ask_heal(volume, false).ok()?;
+        let (_, heal) = self.heal_status(volume, false).ok()?;
         (!heal.busy || heal.degraded > 0).then_some(heal.degraded)
     }
 
     pub(super) fn heal_report(&self, name: &str, full: bool) -> Result<HealReport, String> {
         let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
-        let (leader, heal) = self.ask_heal_patiently(volume, full)?;
+        let (leader, heal) = self.heal_status_patiently(volume, full)?;
         Ok(HealReport {
             name: it.name.clone(),
             leader: map.nodes.get(&leader).map_or_else(|| leader.to_string(), |node| node.name.clone()),
@@ -57,8 +57,8 @@ impl ServerContext {
     pub(super) fn heal_info(&self, name: &str) -> Result<HealReport, String> {
         let report = self.heal_report(name, false)?;
         let (volume, _) = names::volume(&self.view.map(), name)?;
-        let losses = match self.ask_leader(volume, &Ask::Losses { volume }, COUNT_PATIENCE) {
-            Ok((_, Answer::Losses(losses))) => Some(losses_report(losses)),
+        let losses = match self.request_from_leader(volume, &NodeRequest::Losses { volume }, COUNT_PATIENCE) {
+            Ok((_, NodeReply::Losses(losses))) => Some(losses_report(losses)),
             // The leader's node runs an earlier version, or has just lost the leadership.
             other => {
                 tracing::debug!(volume = name, ?other, "what the blocks survive is not known");
@@ -71,11 +71,11 @@ impl ServerContext {
     /// Requests a rebalance, and waits for a bounded time until the leader has the request: `status` and
     /// `stop` find it begun.
     fn begin_rebalance(&self, volume: GroupId) -> Result<(), String> {
-        let before = self.ask_heal_patiently(volume, false)?.1.status.rebalances;
+        let before = self.heal_status_patiently(volume, false)?.1.status.rebalances;
         self.decide(&Command::Rebalance { volume })?;
         let due = Instant::now() + MAP_NEWS_PATIENCE;
         let begun = |heal: &Heal| heal.rebalancing || heal.status.rebalances != before;
-        while !self.ask_heal(volume, false).is_ok_and(|(_, heal)| begun(&heal)) && Instant::now() < due {
+        while !self.heal_status(volume, false).is_ok_and(|(_, heal)| begun(&heal)) && Instant::now() < due {
             std::thread::sleep(EXECUTE_PAUSE);
         }
         Ok(())
@@ -88,13 +88,13 @@ impl ServerContext {
             RebalanceStep::Start => self.begin_rebalance(volume)?,
             RebalanceStep::Status => {}
             RebalanceStep::Stop => {
-                if !self.ask_heal_patiently(volume, false)?.1.rebalancing {
+                if !self.heal_status_patiently(volume, false)?.1.rebalancing {
                     return Err(format!("no rebalance of volume {name} is under way"));
                 }
                 self.decide(&Command::StopRebalance { volume }).map(drop)?;
             }
         }
-        let (_, heal) = self.ask_heal_patiently(volume, false)?;
+        let (_, heal) = self.heal_status_patiently(volume, false)?;
         let state = match (step, it.rebalance) {
             (RebalanceStep::Start, _) => RebalanceState::InProgress,
             (RebalanceStep::Stop, _) => RebalanceState::Stopped,
@@ -116,10 +116,11 @@ impl ServerContext {
     pub(super) fn conversion(&self, name: &str) -> Result<ConversionReport, String> {
         let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
-        let schemes = match self.ask_leader(volume, &Ask::Schemes { volume }, COUNT_PATIENCE)? {
-            (_, Answer::Schemes(schemes)) => schemes,
-            (node, other) => return Err(format!("{node} answered something else: {other:?}")),
-        };
+        let schemes =
+            match self.request_from_leader(volume, &NodeRequest::Schemes { volume }, COUNT_PATIENCE)? {
+                (_, NodeReply::Schemes(schemes)) => schemes,
+                (node, other) => return Err(format!("{node} answered something else: {other:?}")),
+            };
         let report = |scheme: SchemeUse| SchemeReport {
             shards: (scheme.data > 0).then(|| (scheme.data, scheme.all.saturating_sub(scheme.data))),
             blocks: scheme.blocks,

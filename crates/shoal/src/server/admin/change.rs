@@ -1,12 +1,12 @@
 //! Requests that change something.
 
-use super::super::calls::{Answer, Ask};
+use super::super::calls::{NodeReply, NodeRequest};
 use super::super::context::ServerContext;
 use super::super::execute::retry;
 use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
-use crate::limits::ASK_PATIENCE;
+use crate::limits::NODE_REPLY_WAIT_MAX;
 use shoal_cluster::options::OP_VERSION;
 use shoal_cluster::{Command, Outcome, Shards, Tolerance};
 use shoal_net::{Authority, Role};
@@ -88,10 +88,10 @@ impl ServerContext {
     /// Fails unless every node's program knows this version of operations.
     fn check_ops_version(&self, value: &str) -> Result<(), String> {
         let wanted = value.parse::<u8>().unwrap_or(u8::MAX);
-        let answers = self.ask_all(&Ask::OpVersion, ASK_PATIENCE);
+        let answers = self.request_from_all(&NodeRequest::OpVersion, NODE_REPLY_WAIT_MAX);
         let map = self.view.map();
         let knows = |node: &NodeId| match answers.get(node) {
-            Some(Answer::OpVersion(known)) => *known >= wanted,
+            Some(NodeReply::OpVersion(known)) => *known >= wanted,
             _ => wanted <= 1,
         };
         let others: Vec<&str> =
@@ -128,12 +128,12 @@ impl ServerContext {
         let map = self.view.map();
         let places = names::places(&map, bricks)?;
         let check = |node: NodeId, path: &PathBuf| {
-            let ask = Ask::CheckBrick { path: path.clone(), force };
+            let ask = NodeRequest::CheckBrick { path: path.clone(), force };
             if node == self.node {
                 return Ok(self.answer(&ask));
             }
             // A node that has just joined may not have been there when it was last tried to reach it.
-            retry(ASK_PATIENCE, || self.view.ask(node, &ask, ASK_PATIENCE))
+            retry(NODE_REPLY_WAIT_MAX, || self.view.ask(node, &ask, NODE_REPLY_WAIT_MAX))
         };
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asked: Vec<_> =
@@ -143,9 +143,9 @@ impl ServerContext {
         let mut refusals = Vec::new();
         for (brick, answer) in bricks.iter().zip(answers) {
             match answer {
-                Ok(Answer::Done(_)) => {}
-                Ok(Answer::Noted(what)) => note(format!("{}: {what}", brick.host)),
-                Ok(Answer::Failed(why)) => refusals.push(format!("{}: {why}", brick.host)),
+                Ok(NodeReply::Done(_)) => {}
+                Ok(NodeReply::Noted(what)) => note(format!("{}: {what}", brick.host)),
+                Ok(NodeReply::Failed(why)) => refusals.push(format!("{}: {why}", brick.host)),
                 Ok(other) => refusals.push(format!("{}: unexpected answer: {other:?}", brick.host)),
                 Err(why) => {
                     note(format!(

@@ -1,6 +1,6 @@
 //! Mounts, work on blocks, scrubbing and locks of volumes.
 
-use super::super::calls::{Answer, Ask, Disk, Session};
+use super::super::calls::{Disk, NodeReply, NodeRequest, Session};
 use super::super::context::ServerContext;
 use super::super::execute::retry;
 use super::names;
@@ -10,7 +10,7 @@ use crate::admin::{
     RemovalState, ScrubStep, ScrubbingReport, SessionReport, SessionsReport, TaskKind, TaskReport, TaskState,
     TasksReport, VolumeDetail,
 };
-use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, LEADER_PATIENCE};
+use crate::limits::{COUNT_PATIENCE, LEADER_PATIENCE, NODE_REPLY_WAIT_MAX};
 use shoal_cluster::options::{SCRUB_PAUSED, SCRUB_STATE};
 use shoal_cluster::{BrickState, Command, Outcome, Volume};
 use shoal_meta::ClearLocks;
@@ -20,8 +20,13 @@ use std::collections::BTreeMap;
 
 impl ServerContext {
     /// Asks the leader of a volume, while one is being elected, too.
-    pub(super) fn ask_leader_patiently(&self, volume: GroupId, ask: &Ask) -> Result<Answer, String> {
-        retry(LEADER_PATIENCE, || self.ask_leader(volume, ask, ASK_PATIENCE)).map(|(_, answer)| answer)
+    pub(super) fn request_from_leader_patiently(
+        &self,
+        volume: GroupId,
+        ask: &NodeRequest,
+    ) -> Result<NodeReply, String> {
+        retry(LEADER_PATIENCE, || self.request_from_leader(volume, ask, NODE_REPLY_WAIT_MAX))
+            .map(|(_, answer)| answer)
     }
 
     pub(super) fn session_reports(&self, name: Option<&str>) -> Result<Vec<SessionsReport>, String> {
@@ -29,12 +34,12 @@ impl ServerContext {
         let report = |(id, volume): (GroupId, &Volume)| {
             let is_started = volume.state == shoal_cluster::VolumeState::Started;
             let answer = if is_started {
-                self.ask_leader_patiently(id, &Ask::Sessions { volume: id })
+                self.request_from_leader_patiently(id, &NodeRequest::Sessions { volume: id })
             } else {
                 Err(format!("volume {} is not started: nothing has it mounted", volume.name))
             };
             let (sessions, trouble) = match answer {
-                Ok(Answer::Sessions(sessions)) => (sessions, None),
+                Ok(NodeReply::Sessions(sessions)) => (sessions, None),
                 Ok(other) => (Vec::new(), Some(format!("unexpected answer: {other:?}"))),
                 Err(why) => (Vec::new(), Some(why)),
             };
@@ -104,14 +109,14 @@ impl ServerContext {
     }
 
     /// Asks the nodes that have bricks of a volume, at once. What does not answer is left out.
-    fn disks(&self, volume: GroupId, ask: &Ask) -> BTreeMap<BrickId, Disk> {
+    fn disks(&self, volume: GroupId, ask: &NodeRequest) -> BTreeMap<BrickId, Disk> {
         let map = self.view.map();
         let mut nodes: Vec<NodeId> = map.bricks_of(volume).map(|(_, brick)| brick.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let answers = self.ask_nodes(&nodes, ask, ASK_PATIENCE);
-        let disks = |(node, answer): (NodeId, Answer)| match answer {
-            Answer::Disks(disks) => disks,
+        let answers = self.request_from_nodes(&nodes, ask, NODE_REPLY_WAIT_MAX);
+        let disks = |(node, answer): (NodeId, NodeReply)| match answer {
+            NodeReply::Disks(disks) => disks,
             other => {
                 tracing::debug!(%node, ?other, "asking about the disks of bricks");
                 Vec::new()
@@ -125,9 +130,9 @@ impl ServerContext {
         let reports = self.gather(false);
         let map = self.view.map();
         let detail = |(id, volume): (GroupId, &Volume)| {
-            let disks = self.disks(id, &Ask::Disks { volume: id });
-            let used = match self.ask_leader(id, &Ask::Used { volume: id }, COUNT_PATIENCE) {
-                Ok((_, Answer::Used(used))) => Some(used),
+            let disks = self.disks(id, &NodeRequest::Disks { volume: id });
+            let used = match self.request_from_leader(id, &NodeRequest::Used { volume: id }, COUNT_PATIENCE) {
+                Ok((_, NodeReply::Used(used))) => Some(used),
                 _ => None,
             };
             let brick = |status: crate::admin::BrickStatus| {
@@ -167,8 +172,8 @@ impl ServerContext {
             self.decide(&Command::SetOption { volume, key: SCRUB_STATE.into(), value })?;
         }
         let ask = match step {
-            ScrubStep::Start => Ask::ScrubNow { volume },
-            _ => Ask::Disks { volume },
+            ScrubStep::Start => NodeRequest::ScrubNow { volume },
+            _ => NodeRequest::Disks { volume },
         };
         let disks = self.disks(volume, &ask);
         let map = self.view.map();
@@ -215,10 +220,10 @@ impl ServerContext {
         };
         let what =
             ClearLocks { blocked: kind != ClearKind::Granted, granted: kind != ClearKind::Blocked, range };
-        let ask = Ask::ClearLocks { volume, path: path.clone(), what };
-        let cleared = match self.ask_leader_patiently(volume, &ask)? {
-            Answer::Cleared(cleared) => cleared,
-            Answer::Done(Outcome::Refused(why)) => return Err(why),
+        let ask = NodeRequest::ClearLocks { volume, path: path.clone(), what };
+        let cleared = match self.request_from_leader_patiently(volume, &ask)? {
+            NodeReply::Cleared(cleared) => cleared,
+            NodeReply::Done(Outcome::Refused(why)) => return Err(why),
             other => return Err(format!("unexpected answer: {other:?}")),
         };
         let lock = |granted: bool| {

@@ -1,6 +1,6 @@
 //! Schemes of directories.
 
-use super::super::calls::{Answer, Ask};
+use super::super::calls::{NodeReply, NodeRequest};
 use super::super::context::ServerContext;
 use super::names;
 use crate::admin::{DirectoryScheme, SchemeOfReport, SchemeStep};
@@ -19,8 +19,8 @@ impl ServerContext {
         let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
         let PolicyState { exists, nearest, removed } =
-            match self.ask_leader_patiently(volume, &Ask::SchemeOf { volume, ino })? {
-                Answer::SchemeOf(state) => state,
+            match self.request_from_leader_patiently(volume, &NodeRequest::SchemeOf { volume, ino })? {
+                NodeReply::SchemeOf(state) => state,
                 other => return Err(format!("unexpected answer: {other:?}")),
             };
         if !exists {

@@ -1,6 +1,6 @@
 //! The hot tier of a volume.
 
-use super::super::calls::{Answer, Ask};
+use super::super::calls::{NodeReply, NodeRequest};
 use super::super::context::ServerContext;
 use super::names;
 use crate::admin::{
@@ -9,8 +9,8 @@ use crate::admin::{
 use crate::limits::TOP_PATHS_MAX;
 use crate::show;
 use shoal_cluster::{Command, HotTier, Shards, options};
-use shoal_meta::limits::DETACH_QUIET_S;
 use shoal_meta::{Move, Reason, TierState};
+use shoal_types::limits::REMOVAL_WAIT;
 use shoal_types::{GroupId, InodeId, Tier};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +51,10 @@ impl ServerContext {
                 if !state.can_be_removed() {
                     return Err(format!(
                         "the hot tier has {} blocks, and has been empty for {} s; it can be removed when it was empty for \
-                         {DETACH_QUIET_S} s, as mounts may not know yet that it is being detached: `detach status` shows that",
-                        state.hot_blocks, state.empty_s
+                         {} s, as mounts may not know yet that it is being detached: `detach status` shows that",
+                        state.hot_blocks,
+                        state.empty_s,
+                        REMOVAL_WAIT.as_secs()
                     ));
                 }
                 Command::RemoveTier { volume }
@@ -65,8 +67,8 @@ impl ServerContext {
     pub(super) fn pin(&self, name: &str, ino: InodeId, step: PinStep) -> Result<PinReport, String> {
         let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
-        let state = match self.ask_leader_patiently(volume, &Ask::Pin { volume, ino })? {
-            Answer::Pin(state) => state,
+        let state = match self.request_from_leader_patiently(volume, &NodeRequest::Pin { volume, ino })? {
+            NodeReply::Pin(state) => state,
             other => return Err(format!("unexpected answer: {other:?}")),
         };
         if !state.exists {
@@ -115,8 +117,8 @@ impl ServerContext {
     }
 
     fn tier_state(&self, volume: GroupId) -> Result<TierState, String> {
-        match self.ask_leader_patiently(volume, &Ask::Tiers { volume })? {
-            Answer::Tiers(state) => Ok(state),
+        match self.request_from_leader_patiently(volume, &NodeRequest::Tiers { volume })? {
+            NodeReply::Tiers(state) => Ok(state),
             other => Err(format!("unexpected answer: {other:?}")),
         }
     }
@@ -146,8 +148,8 @@ impl ServerContext {
     }
 
     fn tier_plan(&self, name: &str, volume: GroupId) -> Result<TierPlanReport, String> {
-        let moves = match self.ask_leader_patiently(volume, &Ask::TierPlan { volume })? {
-            Answer::TierPlan(moves) => moves,
+        let moves = match self.request_from_leader_patiently(volume, &NodeRequest::TierPlan { volume })? {
+            NodeReply::TierPlan(moves) => moves,
             other => return Err(format!("unexpected answer: {other:?}")),
         };
         let owners: BTreeSet<InodeId> = moves.iter().filter_map(|one| one.owner).collect();
@@ -167,8 +169,10 @@ impl ServerContext {
         if inodes.is_empty() {
             return BTreeMap::new();
         }
-        match self.ask_leader_patiently(volume, &Ask::Paths { volume, inodes: inodes.clone() }) {
-            Ok(Answer::Paths(paths)) => {
+        match self
+            .request_from_leader_patiently(volume, &NodeRequest::Paths { volume, inodes: inodes.clone() })
+        {
+            Ok(NodeReply::Paths(paths)) => {
                 inodes.into_iter().zip(paths).filter_map(|(ino, path)| Some((ino, path?))).collect()
             }
             other => {

@@ -16,7 +16,7 @@ mod volumes;
 
 pub use enter::enter;
 
-use super::board::{Known, Question};
+use super::board::{Known, StatusQuery};
 use super::html::{Html, decoded, put};
 use crate::admin::{VolumeState, VolumeStatus};
 use crate::limits::WEB_REFRESH_S;
@@ -80,8 +80,8 @@ impl Page {
     }
 
     /// What has to be known for the page, and what is shown once it is known.
-    pub fn questions(&self) -> (Vec<Question>, Vec<Question>) {
-        use Question as Q;
+    pub fn queries(&self) -> (Vec<StatusQuery>, Vec<StatusQuery>) {
+        use StatusQuery as Q;
         match self {
             Page::Overview => (vec![Q::Cluster, Q::Statuses], vec![Q::Volumes, Q::Sessions, Q::Events]),
             Page::Volumes => (vec![Q::Cluster, Q::Statuses, Q::Volumes], vec![Q::Tasks]),
@@ -193,22 +193,22 @@ fn place(view: &View<'_>) -> Html {
 
 /// Questions of a page that have no new answer.
 fn troubles(page: &Page, known: &Known) -> Html {
-    let (mut needed, wanted) = page.questions();
+    let (mut needed, wanted) = page.queries();
     needed.extend(wanted);
     if let Page::Volume(name) = page {
-        needed.push(Question::Profile(name.clone()));
+        needed.push(StatusQuery::Profile(name.clone()));
     }
     let mut notes = Html::default();
-    for (question, why) in known.troubles.iter().filter(|(question, _)| needed.contains(question)) {
-        let what = match question {
-            Question::Cluster => "The state of the cluster",
-            Question::Statuses => "The state of bricks and replicas",
-            Question::Volumes => "The configuration of the volumes",
-            Question::Tasks => "The progress of healing and rebalancing",
-            Question::Sessions => "What the clients hold",
-            Question::Clients => "Who has credentials",
-            Question::Events => "What has happened",
-            Question::Profile(_) => "What the volume does",
+    for (query, why) in known.troubles.iter().filter(|(query, _)| needed.contains(query)) {
+        let what = match query {
+            StatusQuery::Cluster => "The state of the cluster",
+            StatusQuery::Statuses => "The state of bricks and replicas",
+            StatusQuery::Volumes => "The configuration of the volumes",
+            StatusQuery::Tasks => "The progress of healing and rebalancing",
+            StatusQuery::Sessions => "What the clients hold",
+            StatusQuery::Clients => "Who has credentials",
+            StatusQuery::Events => "What has happened",
+            StatusQuery::Profile(_) => "What the volume does",
         };
         put!(&mut notes; "<p class=\"notice\">", (what), " is not known at the moment: ", (why), "</p>");
     }

@@ -15,23 +15,23 @@ const NOW_S: u64 = 1_800_000_000;
 fn board(nodes: usize, volumes: usize, clients: usize) -> Board {
     let mut board = Board::default();
     let reports = (0..volumes).map(fixture::volume).collect();
-    learn(&mut board, Question::Cluster, AdminAnswer::Cluster(fixture::cluster(nodes, volumes)));
-    learn(&mut board, Question::Volumes, AdminAnswer::Volumes { volumes: reports });
+    learn(&mut board, StatusQuery::Cluster, AdminAnswer::Cluster(fixture::cluster(nodes, volumes)));
+    learn(&mut board, StatusQuery::Volumes, AdminAnswer::Volumes { volumes: reports });
     let statuses = (0..volumes).map(fixture::status).collect();
-    learn(&mut board, Question::Statuses, AdminAnswer::Statuses { volumes: statuses });
+    learn(&mut board, StatusQuery::Statuses, AdminAnswer::Statuses { volumes: statuses });
     let sessions = (0..volumes).map(|n| fixture::sessions(n, clients)).collect();
-    learn(&mut board, Question::Sessions, AdminAnswer::Sessions { volumes: sessions });
-    learn(&mut board, Question::Clients, AdminAnswer::Clients { clients: Vec::new() });
+    learn(&mut board, StatusQuery::Sessions, AdminAnswer::Sessions { volumes: sessions });
+    learn(&mut board, StatusQuery::Clients, AdminAnswer::Clients { clients: Vec::new() });
     board
 }
 
-fn learn(board: &mut Board, question: Question, answer: AdminAnswer) {
-    learn_at(board, question, answer, 1000);
+fn learn(board: &mut Board, query: StatusQuery, answer: AdminAnswer) {
+    learn_at(board, query, answer, 1000);
 }
 
-fn learn_at(board: &mut Board, question: Question, answer: AdminAnswer, now_ms: u64) {
-    board.want(&question, now_ms);
-    board.answered(&question, Ok(answer), now_ms);
+fn learn_at(board: &mut Board, query: StatusQuery, answer: AdminAnswer, now_ms: u64) {
+    board.want(&query, now_ms);
+    board.answered(&query, Ok(answer), now_ms);
 }
 
 fn shown_with(board: &Board, page: &Page, query: &str) -> String {
@@ -55,24 +55,24 @@ fn nothing_that_a_cluster_is_called_becomes_markup() {
     (cluster.node, cluster.nodes[0].name, cluster.nodes[0].address) = (evil.into(), evil.into(), evil.into());
     (cluster.volumes[0].name, cluster.attention) =
         (evil.into(), vec![evil.into(), format!("volume {evil}: `{evil}`")]);
-    learn(&mut board, Question::Cluster, AdminAnswer::Cluster(cluster));
+    learn(&mut board, StatusQuery::Cluster, AdminAnswer::Cluster(cluster));
     let mut volume = fixture::volume(0);
     volume.name = evil.into();
     volume.options.insert(evil.into(), evil.into());
-    learn(&mut board, Question::Volumes, AdminAnswer::Volumes { volumes: vec![volume] });
+    learn(&mut board, StatusQuery::Volumes, AdminAnswer::Volumes { volumes: vec![volume] });
     let mut status = fixture::status(0);
     (status.name, status.replicas[0].node, status.bricks[0].trouble) =
         (evil.into(), evil.into(), Some(evil.into()));
     status.bricks[0].brick = format!("node1:/{evil}").parse().unwrap();
-    learn(&mut board, Question::Statuses, AdminAnswer::Statuses { volumes: vec![status] });
+    learn(&mut board, StatusQuery::Statuses, AdminAnswer::Statuses { volumes: vec![status] });
     let mut sessions = fixture::sessions(0, 1);
     (sessions.name, sessions.trouble) = (evil.into(), Some(evil.into()));
     let session = &mut sessions.sessions[0];
     (session.host, session.mountpoint, session.credentials) =
         (evil.into(), Some(evil.into()), Some(evil.into()));
-    learn(&mut board, Question::Sessions, AdminAnswer::Sessions { volumes: vec![sessions] });
+    learn(&mut board, StatusQuery::Sessions, AdminAnswer::Sessions { volumes: vec![sessions] });
     let client = ClientReport { name: evil.into(), issued: None, revoked: true };
-    learn(&mut board, Question::Clients, AdminAnswer::Clients { clients: vec![client] });
+    learn(&mut board, StatusQuery::Clients, AdminAnswer::Clients { clients: vec![client] });
     let event = Event {
         at_ms: 1,
         node: evil.into(),
@@ -83,14 +83,19 @@ fn nothing_that_a_cluster_is_called_becomes_markup() {
         text: evil.into(),
     };
     let report = EventsReport { events: vec![event], silent: vec![evil.into()] };
-    learn(&mut board, Question::Events, AdminAnswer::Events(report));
+    learn(&mut board, StatusQuery::Events, AdminAnswer::Events(report));
     for (lived_s, requests) in [(10, 0), (12, 1000)] {
         let mut profile = fixture::profile(evil, lived_s, requests);
         profile.mounts[0].mount.host = evil.into();
-        learn_at(&mut board, Question::Profile(evil.into()), AdminAnswer::Profile(profile), lived_s * 1000);
+        learn_at(
+            &mut board,
+            StatusQuery::Profile(evil.into()),
+            AdminAnswer::Profile(profile),
+            lived_s * 1000,
+        );
     }
-    board.want(&Question::Tasks, 1000);
-    board.answered(&Question::Tasks, Err(evil.into()), 1000);
+    board.want(&StatusQuery::Tasks, 1000);
+    board.answered(&StatusQuery::Tasks, Err(evil.into()), 1000);
     for page in all(evil) {
         let text = shown(&board, &page);
         assert!(
@@ -109,7 +114,7 @@ fn pages_of_200_volumes_and_2000_clients_are_small_and_made_at_once() {
         let report = fixture::profile("volume-007", lived_s, requests);
         learn_at(
             &mut board,
-            Question::Profile("volume-007".into()),
+            StatusQuery::Profile("volume-007".into()),
             AdminAnswer::Profile(report),
             lived_s * 1000,
         );
@@ -141,7 +146,7 @@ fn overview_says_that_all_is_well_or_what_is_not() {
     let mut cluster = fixture::cluster(3, 1);
     (cluster.nodes[2].connected, cluster.volumes[0].bricks_online) = (false, 2);
     (cluster.nodes[2].uptime_s, cluster.nodes[2].version) = (None, None);
-    learn(&mut board, Question::Cluster, AdminAnswer::Cluster(cluster.with_attention()));
+    learn(&mut board, StatusQuery::Cluster, AdminAnswer::Cluster(cluster.with_attention()));
     let down = shown(&board, &Page::Overview);
     assert!(down.contains("2 things need attention") && down.contains("2 of 3"), "{down}");
     assert!(
@@ -172,7 +177,7 @@ fn volume_shows_its_charts_its_hops_and_the_progress_of_healing() {
         let report = fixture::profile(name, 10 + 3 * step, 3000 * step);
         learn_at(
             &mut board,
-            Question::Profile(name.into()),
+            StatusQuery::Profile(name.into()),
             AdminAnswer::Profile(report),
             600_000 + 3000 * step,
         );
@@ -180,7 +185,7 @@ fn volume_shows_its_charts_its_hops_and_the_progress_of_healing() {
     let mut cluster = fixture::cluster(3, 1);
     for lacking in [400, 100] {
         cluster.volumes[0].degraded = Some(lacking);
-        learn(&mut board, Question::Cluster, AdminAnswer::Cluster(cluster.clone()));
+        learn(&mut board, StatusQuery::Cluster, AdminAnswer::Cluster(cluster.clone()));
     }
     let heal = TaskReport {
         task: TaskKind::Heal,
@@ -191,7 +196,7 @@ fn volume_shows_its_charts_its_hops_and_the_progress_of_healing() {
         copied_bytes: Some(300 << 20),
     };
     let tasks = vec![TasksReport { name: name.into(), tasks: vec![heal], trouble: None }];
-    learn(&mut board, Question::Tasks, AdminAnswer::Tasks { volumes: tasks });
+    learn(&mut board, StatusQuery::Tasks, AdminAnswer::Tasks { volumes: tasks });
     let text = shown(&board, &Page::Volume(name.into()));
     for part in [
         "Throughput",
