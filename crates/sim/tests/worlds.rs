@@ -22,7 +22,10 @@ const SEEDS_THAT_FOUND: &[(u64, &str)] = &[
         "a file of several names that was moved was said to be counted apart once more, and others were ended for it",
     ),
     (10455, "the same, with a batch that came once more"),
-    (2206, "an open file that was moved into a directory was read as it had been once the directory was removed"),
+    (
+        2206,
+        "an open file that was moved into a directory was read as it had been once the directory was removed",
+    ),
 ];
 
 fn level() -> tracing::Level {
