@@ -52,7 +52,8 @@ fn import_and_its_source_share_disk_space() {
     sh(&old, &format!("cp -r one sub changed small {}", mounted.display())).ok();
     let new = volume.data().join("brick");
     let changed = sys::open(&mounted.join("changed"), libc::O_RDWR, 0).expect("open");
-    sys::pwrite(&changed, &[7; 128 << 10], 5 << 20).expect("write");
+    // On the heap, where all of it is mapped: otherwise the kernel may split the write into short ones.
+    sys::pwrite(&changed, &vec![7; 128 << 10], 5 << 20).expect("write");
     drop(changed);
     let told = shoal().arg("fileinfo").arg(mounted.join("one")).arg(mounted.join("small")).ok();
     assert!(told.matches("  block ").count() >= 5, "{told}");
