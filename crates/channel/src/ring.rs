@@ -352,7 +352,12 @@ impl Queue {
     /// The connection has ended: the thread is to end, too.
     pub(crate) fn end(&self) {
         self.is_ended.store(true, Ordering::Release);
+        self.refuse_replies();
         let _ = self.wake();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
     }
 
     /// The kernel has ended all requests: it takes no more replies.
@@ -466,7 +471,7 @@ struct QueueThread {
 
 impl Drop for QueueThread {
     fn drop(&mut self) {
-        if self.awaits_wake || self.queue.free.load(Ordering::Relaxed) > 0 {
+        if self.kernel_has_memory() {
             // The kernel may still write into this memory, as the ring's last commands end later than it.
             tracing::warn!(queue = self.queue.number, "memory of a queue stays allocated: it is in use");
             std::mem::forget(std::mem::take(&mut self.slots));
@@ -476,6 +481,11 @@ impl Drop for QueueThread {
 }
 
 impl QueueThread {
+    /// Whether the kernel may still write into slots, or into the buffer of the event.
+    fn kernel_has_memory(&self) -> bool {
+        self.awaits_wake || self.queue.free.load(Ordering::Relaxed) > 0
+    }
+
     fn run(&mut self, filesystem: &mut impl Filesystem) -> io::Result<()> {
         // The queue is this thread's alone.
         let _ = self.queue.thread.set(std::thread::current().id());
@@ -486,26 +496,21 @@ impl QueueThread {
         self.add_slots()?;
         self.wait_for_wake()?;
         let mut taken: Vec<cqueue::Entry> = Vec::with_capacity(COMPLETIONS as usize);
-        let mut has_ended = false;
-        while !has_ended || self.awaits_wake || self.queue.free.load(Ordering::Relaxed) > 0 {
+        while !self.queue.has_ended() || self.kernel_has_memory() {
             self.queue.submit_handed()?;
-            self.queue.wait(has_ended.then_some(GIVEN_UP_WAIT_MAX), &mut taken)?;
+            self.queue.wait(self.queue.has_ended().then_some(GIVEN_UP_WAIT_MAX), &mut taken)?;
             for done in taken.drain(..) {
                 match done.user_data() {
                     WAKE => {
                         self.awaits_wake = false;
-                        has_ended |= self.queue.is_ended.load(Ordering::Acquire);
-                        if has_ended {
-                            self.queue.refuse_replies();
-                        } else {
+                        if !self.queue.has_ended() {
                             self.wait_for_wake()?;
                         }
                     }
                     _ if is_given_up(&done) => {
                         self.queue.free.fetch_sub(1, Ordering::Relaxed);
-                        if !std::mem::replace(&mut has_ended, true) {
-                            self.queue.refuse_replies();
-                            self.queue.wake()?;
+                        if !self.queue.has_ended() {
+                            self.queue.end();
                         }
                     }
                     number => self.handle(number as usize, done.result(), filesystem)?,
@@ -526,7 +531,7 @@ impl QueueThread {
             tracing::warn!(queue = self.queue.number, slot = number, "the kernel refused a reply: {why}");
             return Ok(());
         }
-        if self.queue.is_ended.load(Ordering::Acquire) {
+        if self.queue.has_ended() {
             // The kernel has ended the request. To handle it could take long.
             return Ok(());
         }
