@@ -14,8 +14,12 @@ pub use volumes::ARBITRATED_COPIES;
 
 use crate::map::{ClusterMap, Shards, VolumeState};
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockScheme, BrickId, GroupId, Incarnation, InodeId, NodeId, Tier, Timestamp};
+use shoal_types::limits::POLICIES_MAX;
+use shoal_types::{
+    BlockScheme, BrickId, GroupId, Incarnation, InodeId, InodePolicies, NodeId, Tier, Timestamp,
+};
 use shoal_wire::{CodecError, decode, encode};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Version of an encoded command.
@@ -328,6 +332,24 @@ pub fn apply(map: &ClusterMap, command: &Command) -> (ClusterMap, Outcome) {
         }
         Err(why) => (map.clone(), Outcome::Refused(why)),
     }
+}
+
+/// Sets or removes an inode's policy of one kind, and removes those of other inodes. Returns whether the
+/// volume has no more than it may.
+fn set_policy<T>(
+    all: &mut BTreeMap<GroupId, InodePolicies<T>>,
+    volume: GroupId,
+    (ino, policy): (InodeId, Option<T>),
+    removed: &[InodeId],
+) -> bool {
+    let policies = all.entry(volume).or_default();
+    policies.retain(|it, _| !removed.contains(it) && *it != ino);
+    policies.extend(policy.map(|policy| (ino, policy)));
+    let fits = policies.len() <= POLICIES_MAX;
+    if policies.is_empty() {
+        all.remove(&volume);
+    }
+    fits
 }
 
 fn change(map: &mut ClusterMap, command: &Command) -> Applied {

@@ -51,6 +51,12 @@ pub struct SchemeUse {
     pub unwanted_blocks: u64,
 }
 
+/// The use of the scheme that a group is in.
+fn of_group<'a>(found: &'a mut BTreeMap<(u8, u8), SchemeUse>, group: &BlockGroup) -> &'a mut SchemeUse {
+    let (data, all) = (group.data_shards() as u8, group.all_shards() as u8);
+    found.entry((data, all)).or_insert_with(|| SchemeUse { data, all, ..SchemeUse::default() })
+}
+
 /// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the
 /// orderly way.
 pub struct Server {
@@ -182,14 +188,12 @@ impl Server {
     pub fn schemes(&self) -> Result<Vec<SchemeUse>, MetaError> {
         let shared = &self.shared;
         let schemes = shared.bricks.policies().schemes;
-        let key = |group: &BlockGroup| (group.data_shards() as u8, group.all_shards() as u8);
-        let mut found = BTreeMap::<(u8, u8), SchemeUse>::new();
+        let mut found = BTreeMap::new();
         self.each_block(|_, BlockRecord { info, refs, .. }| {
             if *refs == 0 || info.group.tier() == Tier::Hot {
                 return;
             }
-            let of = found.entry(key(&info.group)).or_default();
-            (of.data, of.all) = key(&info.group);
+            let of = of_group(&mut found, &info.group);
             (of.blocks, of.bytes) = (of.blocks + 1, of.bytes + u64::from(info.len));
             if schemes.is_empty() {
                 of.unwanted_blocks += u64::from(!shared.bricks.has_wanted_scheme(*info, None));
@@ -199,7 +203,7 @@ impl Server {
             let (mut walk, state) = (SchemeWalk::new(schemes), shared.store.snapshot());
             let mut count = |_: BlockId, info: BlockInfo, scheme: Option<BlockScheme>| {
                 if info.group.tier() == Tier::Cold && !shared.bricks.has_wanted_scheme(info, scheme) {
-                    found.entry(key(&info.group)).or_default().unwanted_blocks += 1;
+                    of_group(&mut found, &info.group).unwanted_blocks += 1;
                 }
             };
             while shared.tree(walk.step(&state, &mut count))? {}

@@ -1,7 +1,7 @@
 //! The hot tier of a volume: attach, empty and remove.
 
 use super::volumes::check_scheme;
-use super::{Applied, Outcome, bricks, volume_mut};
+use super::{Applied, Outcome, bricks, set_policy, volume_mut};
 use crate::map::{BrickState, ClusterMap, HotTier};
 use shoal_types::limits::POLICIES_MAX;
 use shoal_types::{BlockScheme, GroupId, InodeId, NodeId, Tier};
@@ -76,20 +76,11 @@ pub(super) fn pin(
     removed: &[InodeId],
 ) -> Applied {
     volume_mut(map, volume)?;
-    let pins = map.pins.entry(volume).or_default();
-    pins.retain(|ino, _| !removed.contains(ino));
-    match tier {
-        Some(tier) => drop(pins.insert(ino, tier)),
-        None => drop(pins.remove(&ino)),
-    }
-    if pins.len() > POLICIES_MAX {
+    if !set_policy(&mut map.pins, volume, (ino, tier), removed) {
         return Err(format!(
             "{POLICIES_MAX} directories and files are pinned already; pin a directory above several of them, or remove a pin \
              with `shoal tier pin PATH auto`"
         ));
-    }
-    if pins.is_empty() {
-        map.pins.remove(&volume);
     }
     Ok(Outcome::Done)
 }

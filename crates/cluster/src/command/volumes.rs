@@ -1,6 +1,6 @@
 //! Volumes: create, start, stop and delete.
 
-use super::{Applied, Outcome, bricks, check_name, replicas, state_of, volume_mut};
+use super::{Applied, Outcome, bricks, check_name, replicas, set_policy, state_of, volume_mut};
 use crate::map::{Brick, BrickState, ClusterMap, Shards, Volume, VolumeState};
 use crate::options;
 use crate::tolerance::Tolerance;
@@ -135,17 +135,10 @@ pub(super) fn set_directory_scheme(
     force: bool,
 ) -> Applied {
     volume_mut(map, id)?;
-    if let Some(schemes) = map.directory_schemes.get_mut(&id) {
-        schemes.retain(|it, _| !removed.contains(it) && *it != ino);
-        if schemes.is_empty() {
-            map.directory_schemes.remove(&id);
-        }
-    }
+    set_policy(&mut map.directory_schemes, id, (ino, None), removed);
     let Some(scheme) = scheme else { return Ok(Outcome::Done) };
     check_conversion(map, id, scheme)?;
-    let schemes = map.directory_schemes.entry(id).or_default();
-    schemes.insert(ino, scheme);
-    if schemes.len() > POLICIES_MAX {
+    if !set_policy(&mut map.directory_schemes, id, (ino, Some(scheme)), &[]) {
         return Err(format!(
             "{POLICIES_MAX} directories and files have a scheme already; give one to a directory above several of \
              them, or take one away with `shoal scheme PATH auto`"

@@ -42,24 +42,21 @@ impl ServerContext {
                 Some((ino, scheme))
             }
         };
-        let from = nearest.map(|(from, _)| from).filter(|from| *from != ino);
         Ok(SchemeOfReport {
             volume: it.name.clone(),
             scheme: nearest.map(|(_, scheme)| scheme.to_string()),
-            inherited_from: from.map(|from| self.path_of(volume, from)),
+            inherited_from: self.inherited_from(volume, ino, nearest),
             of_volume: map.scheme_in(volume, Tier::Cold).map_or_else(String::new, |it| it.to_string()),
         })
     }
 
     /// The directories and files of a volume that have a scheme of their own.
     pub(super) fn directory_schemes(&self, volume: GroupId) -> Vec<DirectoryScheme> {
-        let schemes = self.view.map().policies(volume).schemes;
-        let paths = self.paths_of(volume, schemes.keys().copied().collect());
-        let report = |(ino, scheme): (&InodeId, &BlockScheme)| DirectoryScheme {
-            path: paths.get(ino).cloned(),
+        let report = |path, ino: InodeId, scheme: BlockScheme| DirectoryScheme {
+            path,
             inode: ino.0,
             scheme: scheme.to_string(),
         };
-        schemes.iter().map(report).collect()
+        self.with_paths(volume, &self.view.map().policies(volume).schemes, report)
     }
 }

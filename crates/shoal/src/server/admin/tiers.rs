@@ -11,7 +11,7 @@ use crate::show;
 use shoal_cluster::{Command, HotTier, Shards, options};
 use shoal_meta::{Move, Reason, TierState};
 use shoal_types::limits::REMOVAL_WAIT;
-use shoal_types::{GroupId, InodeId, Tier};
+use shoal_types::{GroupId, InodeId, InodePolicies, Tier};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl ServerContext {
@@ -89,13 +89,34 @@ impl ServerContext {
             Some(None) => None,
             None => state.nearest,
         };
-        let from = nearest.map(|(from, _)| from).filter(|from| *from != ino);
         Ok(PinReport {
             volume: it.name.clone(),
             pinned: nearest.map(|(_, tier)| pinned_to(tier).to_owned()),
-            inherited_from: from.map(|from| self.path_of(volume, from)),
+            inherited_from: self.inherited_from(volume, ino, nearest),
             has_hot_tier: map.tiers.contains_key(&volume),
         })
+    }
+
+    /// The path of the inode whose policy decides for `ino`, if that is another one.
+    pub(super) fn inherited_from<T>(
+        &self,
+        volume: GroupId,
+        ino: InodeId,
+        nearest: Option<(InodeId, T)>,
+    ) -> Option<String> {
+        let from = nearest.map(|(from, _)| from).filter(|from| *from != ino);
+        from.map(|from| self.path_of(volume, from))
+    }
+
+    /// Reports policies with the paths of their inodes, as far as these are found.
+    pub(super) fn with_paths<T: Copy, R>(
+        &self,
+        volume: GroupId,
+        policies: &InodePolicies<T>,
+        report: impl Fn(Option<String>, InodeId, T) -> R,
+    ) -> Vec<R> {
+        let mut paths = self.paths_of(volume, policies.keys().copied().collect());
+        policies.iter().map(|(ino, policy)| report(paths.remove(ino), *ino, *policy)).collect()
     }
 
     /// The path of an inode, or its number.
@@ -105,15 +126,9 @@ impl ServerContext {
 
     /// The pins of a volume with their paths.
     fn pins(&self, volume: GroupId) -> Vec<PinnedPath> {
-        let map = self.view.map();
-        let Some(pins) = map.pins.get(&volume) else { return Vec::new() };
-        let paths = self.paths_of(volume, pins.keys().copied().collect());
-        let pinned = |(ino, tier): (&InodeId, &Tier)| PinnedPath {
-            path: paths.get(ino).cloned(),
-            inode: ino.0,
-            pinned: pinned_to(*tier).to_owned(),
-        };
-        pins.iter().map(pinned).collect()
+        let pinned =
+            |path, ino: InodeId, tier| PinnedPath { path, inode: ino.0, pinned: pinned_to(tier).to_owned() };
+        self.with_paths(volume, &self.view.map().policies(volume).pins, pinned)
     }
 
     fn tier_state(&self, volume: GroupId) -> Result<TierState, String> {
