@@ -108,7 +108,7 @@ impl Kept {
     fn take(&mut self, size: usize) -> Option<Memory> {
         self.is_used = true;
         let at = self.all.iter().rposition(|memory| memory.len == size)?;
-        self.memory.set(self.memory.bytes() - size);
+        self.memory.shrink(size);
         Some(self.all.swap_remove(at))
     }
 
@@ -116,7 +116,7 @@ impl Kept {
         let bytes = self.memory.bytes() + memory.len;
         let is_kept = kept_size(memory.len) == Some(memory.len);
         if is_kept && bytes <= BUFFERS_KEPT_BYTES_MAX.min(self.memory.allowed()) {
-            self.memory.set(bytes);
+            self.memory.grow(memory.len);
             self.all.push(memory);
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The state that the session's lock protects.
 pub(crate) struct SessionState {
     pub(crate) core: Core,
-    pub(crate) memory: CoreMemory,
+    memory: CoreMemory,
     /// The shipping thread waits for work.
     pub(crate) shipper_idle: bool,
     pub(crate) stopping: bool,
@@ -53,6 +53,16 @@ impl SessionState {
     /// A batch and all before it are durable and applied.
     pub(crate) fn committed(&mut self, seq: BatchSeq) {
         self.core.committed(seq);
+        self.count_memory();
+    }
+
+    /// Tells the core what it may have of the process's budget. Before a call.
+    pub(crate) fn limit_memory(&mut self) {
+        self.memory.limit(&mut self.core);
+    }
+
+    /// Counts in the budget what the core has. After a call, or when something was stored or committed.
+    pub(crate) fn count_memory(&mut self) {
         self.memory.count(&self.core);
     }
 }

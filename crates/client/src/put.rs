@@ -1,7 +1,7 @@
 //! Stores the blocks of a session on bricks, and deletes those that no operation will name.
 
 use crate::backoff::Backoff;
-use crate::context::{Context, SessionState};
+use crate::context::Context;
 use crate::core::BlockTask;
 use crate::limits::{PUT_THREADS, PUT_TRIES};
 use bytes::Bytes;
@@ -74,11 +74,10 @@ impl BlockWriter {
                 self.context.groups.stored(id, group);
                 let mut state = self.context.state.lock();
                 let wanted = state.core.blocks.stored(id);
-                let SessionState { core, memory, .. } = &mut *state;
-                memory.count(core);
+                state.count_memory();
                 // In an ended session no batch will name it. The servers may have swept that session's blocks
                 // before this one was stored.
-                wanted && core.alive().is_ok()
+                wanted && state.core.alive().is_ok()
             }
             Err(error) => {
                 let core = &mut self.context.state.lock().core;
@@ -96,8 +95,8 @@ impl BlockWriter {
         }
     }
 
-    /// What was said of a file. Where a directory above it is not cached, its content is stored as if nothing
-    /// had been said, and is moved or converted later.
+    /// The policy of a file. Where a directory above it is not cached, its content is stored as if there were
+    /// none, and is moved or converted later.
     fn policy_of(&self, ino: InodeId) -> Policy {
         let policies = self.context.shared.bricks.policies();
         if policies.is_empty() {

@@ -169,8 +169,7 @@ impl BlockReader {
             Some(bytes) => {
                 cached.slots.insert(key, Slot::Ready(bytes.clone()));
                 cached.order.push_back((key, Instant::now()));
-                let bytes = cached.memory.bytes() + bytes.len();
-                cached.memory.set(bytes);
+                cached.memory.grow(bytes.len());
                 cached.shrink_to(self.bytes_max());
             }
             None => {
@@ -186,7 +185,7 @@ impl Cached {
     /// Evicts a chunk that is ready. Returns whether it was.
     fn forget(&mut self, key: Key) -> bool {
         let Some(Slot::Ready(bytes)) = self.slots.get(&key) else { return false };
-        self.memory.set(self.memory.bytes() - bytes.len());
+        self.memory.shrink(bytes.len());
         self.slots.remove(&key);
         true
     }

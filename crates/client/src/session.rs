@@ -134,8 +134,7 @@ impl Session {
             }
             let mut state = self.context.state.lock();
             state.core.alive()?;
-            let SessionState { core, memory, .. } = &mut *state;
-            memory.limit(core);
+            state.limit_memory();
             match fetched.take() {
                 // If the reply is outdated, it is discarded and fetched again.
                 Some(fetched) => _ = fetched.install(&mut state.core),
@@ -186,8 +185,7 @@ impl Session {
             true => state.core.blocks.take_block_tasks(),
             false => Vec::new(),
         };
-        let SessionState { core, memory, .. } = &mut *state;
-        memory.count(core);
+        state.count_memory();
         self.shipper.wake_for(&state);
         if state.core.walks.take_news() {
             self.walker.wake();
@@ -204,9 +202,8 @@ impl Session {
     /// Gives back memory of caches that have not been used for long, or that others need.
     pub(crate) fn release_idle(&self) {
         let mut state = self.context.state.lock();
-        let SessionState { core, memory, .. } = &mut *state;
-        memory.limit(core);
-        core.release_idle();
+        state.limit_memory();
+        state.core.release_idle();
         self.hand_over(state);
         self.reader.evict_old();
     }

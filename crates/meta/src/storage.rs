@@ -147,8 +147,7 @@ impl LogStorage {
             while self.recent.back().is_some_and(|last| last.index >= first.index) {
                 self.forget(|recent| recent.pop_back());
             }
-            let bytes = entries.iter().map(|entry| entry.data.len()).sum::<usize>();
-            self.recent_memory.set(self.recent_memory.bytes() + bytes);
+            self.recent_memory.grow(entries.iter().map(|entry| entry.data.len()).sum());
             self.recent.extend(entries);
             let bytes_max = LOG_CACHE_BYTES.min(of_process().limit() / LOG_CACHE_MEMORY_PART);
             while self.recent_memory.bytes() > bytes_max {
@@ -160,7 +159,7 @@ impl LogStorage {
 
     fn forget(&mut self, pop: impl FnOnce(&mut VecDeque<Entry>) -> Option<Entry>) {
         if let Some(entry) = pop(&mut self.recent) {
-            self.recent_memory.set(self.recent_memory.bytes() - entry.data.len());
+            self.recent_memory.shrink(entry.data.len());
         }
     }
 

@@ -190,6 +190,16 @@ impl Share {
         self.bytes = bytes;
     }
 
+    /// From now on it holds so many bytes more.
+    pub fn grow(&mut self, bytes: usize) {
+        self.set(self.bytes + bytes);
+    }
+
+    /// From now on it holds so many bytes less.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.set(self.bytes - bytes);
+    }
+
     /// Bytes in it.
     pub fn bytes(&self) -> usize {
         self.bytes

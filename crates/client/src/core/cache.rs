@@ -150,7 +150,7 @@ impl Cache {
 
     /// The node, marked as used.
     pub(crate) fn node(&mut self, ino: InodeId) -> Option<&mut Node> {
-        let node = self.nodes.get_mut(&ino).map(Box::as_mut)?;
+        let node = self.peek_mut(ino)?;
         node.recent = true;
         Some(node)
     }
@@ -163,6 +163,11 @@ impl Cache {
     /// The node, without marking it as used.
     pub(super) fn peek(&self, ino: InodeId) -> Option<&Node> {
         self.nodes.get(&ino).map(Box::as_ref)
+    }
+
+    /// The node, to be changed without marking it as used.
+    fn peek_mut(&mut self, ino: InodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(&ino).map(Box::as_mut)
     }
 
     /// The open batch.
@@ -218,9 +223,7 @@ impl Cache {
         if let Some(node) = self.nodes.remove(&ino) {
             self.bytes -= node.bytes();
             self.note_eviction(node.modified);
-            if let Some(Node { body: Body::Directory(dir), .. }) =
-                self.nodes.get_mut(&node.inode.parent).map(Box::as_mut)
-            {
+            if let Some(Node { body: Body::Directory(dir), .. }) = self.peek_mut(node.inode.parent) {
                 dir.lacks_inodes = true;
             }
         }
@@ -259,9 +262,7 @@ impl Cache {
     pub(super) fn give_up(&mut self, dir: InodeId) {
         let version = self.next_version();
         let acked = self.acked;
-        let Some(Node { body: Body::Directory(names), modified, .. }) =
-            self.nodes.get_mut(&dir).map(Box::as_mut)
-        else {
+        let Some(Node { body: Body::Directory(names), modified, .. }) = self.peek_mut(dir) else {
             return;
         };
         if *modified > acked {
@@ -275,7 +276,7 @@ impl Cache {
         self.note_eviction(modified);
         for ino in files {
             let idle = |node: &Node| node.modified <= acked && node.inode.nlink > 0;
-            if self.nodes.get(&ino).map(Box::as_ref).is_some_and(idle) {
+            if self.peek(ino).is_some_and(idle) {
                 self.remove(ino);
             }
         }
@@ -339,7 +340,7 @@ impl Cache {
 
     /// The part `[start, end)` of a file, if a single extent holds all of it.
     pub(super) fn covering_extent(&self, ino: InodeId, start: u64, end: u64) -> Option<Extent> {
-        let Some(Node { body: Body::File(content), .. }) = self.nodes.get(&ino).map(Box::as_ref) else {
+        let Some(Node { body: Body::File(content), .. }) = self.peek(ino) else {
             return None;
         };
         let (at, extent) = content.extents.at_or_before(start)?;
@@ -348,7 +349,7 @@ impl Cache {
 
     /// Replaces an extent by another one with the same bytes.
     pub(super) fn replace_same(&mut self, ino: InodeId, offset: u64, old: &Extent, new: Extent) -> bool {
-        let Some(Node { body: Body::File(content), .. }) = self.nodes.get_mut(&ino).map(Box::as_mut) else {
+        let Some(Node { body: Body::File(content), .. }) = self.peek_mut(ino) else {
             return false;
         };
         match content.extents.get_mut(offset) {
@@ -364,14 +365,13 @@ impl Cache {
 
     /// Evicts the extents of a file, so that they are fetched again, unless one of them is uncommitted.
     pub(crate) fn forget_extents(&mut self, ino: InodeId) {
-        if let Some(Node { body: Body::File(content), modified, .. }) =
-            self.nodes.get_mut(&ino).map(Box::as_mut)
-            && *modified <= self.acked
+        let acked = self.acked;
+        if let Some(Node { body: Body::File(content), modified, .. }) = self.peek_mut(ino)
+            && *modified <= acked
         {
-            let freed: usize = content.extents.values().map(extent_bytes).sum();
+            let (modified, freed) = (*modified, content.extents.values().map(extent_bytes).sum::<usize>());
             *content = Content::default();
             self.bytes -= freed;
-            let modified = *modified;
             self.note_eviction(modified);
         }
     }
@@ -399,21 +399,12 @@ impl Cache {
                 self.clock.push_back(ino);
                 continue;
             }
-            let (modified, parent) = (node.modified, node.inode.parent);
-            let freed = node.bytes();
-            self.nodes.remove(&ino);
-            self.bytes -= freed;
-            self.note_eviction(modified);
-            if let Some(Node { body: Body::Directory(dir), .. }) =
-                self.nodes.get_mut(&parent).map(Box::as_mut)
-            {
-                dir.lacks_inodes = true;
-            }
+            self.remove(ino);
         }
     }
 
     fn file(&mut self, ino: InodeId) -> Option<&mut Content> {
-        match self.nodes.get_mut(&ino).map(Box::as_mut) {
+        match self.peek_mut(ino) {
             Some(Node { body: Body::File(content), .. }) => Some(content),
             _ => None,
         }
@@ -582,7 +573,7 @@ impl Tree for Cache {
 impl Cache {
     fn set_name(&mut self, dir: InodeId, name: &Name, dentry: Option<Dentry>) {
         let stamp = self.stamp;
-        if let Some(Node { body: Body::Directory(names), .. }) = self.nodes.get_mut(&dir).map(Box::as_mut) {
+        if let Some(Node { body: Body::Directory(names), .. }) = self.peek_mut(dir) {
             let grown = names.set(name, dentry, stamp);
             self.adjust(grown);
         }
