@@ -119,7 +119,7 @@ impl BlockWriter {
         let mut backoff = Backoff::new();
         let mut tries = 1;
         let group = loop {
-            match self.context.shared.bricks.store_by(id, parts, policy) {
+            match self.context.shared.bricks.store_with_policy(id, parts, policy) {
                 Ok(group) => break group,
                 // An earlier try has stored it, and its reply was lost.
                 Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),

@@ -229,7 +229,12 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
         self.inner.store(id, parts, Policy::default())
     }
-    fn store_by(&self, id: BlockId, parts: &[Bytes], policy: Policy) -> Result<BlockGroup, BlockError> {
+    fn store_with_policy(
+        &self,
+        id: BlockId,
+        parts: &[Bytes],
+        policy: Policy,
+    ) -> Result<BlockGroup, BlockError> {
         self.inner.store(id, parts, policy)
     }
     fn policies(&self) -> Policies {

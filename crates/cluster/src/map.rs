@@ -358,7 +358,7 @@ impl ClusterMap {
         self.tiers_of(volume).any(|tier| self.shards_in(volume, tier).is_some())
     }
 
-    /// What was said of directories and files of a volume.
+    /// The policies of directories and files of a volume.
     pub fn policies(&self, volume: GroupId) -> Policies {
         Policies {
             pins: self.pins.get(&volume).cloned().unwrap_or_default(),

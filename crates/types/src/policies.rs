@@ -1,4 +1,4 @@
-//! Placement policies: what an administrator has said of directories and files, by their inode numbers.
+//! Placement policies of directories and files, by their inode numbers, as an administrator has set them.
 //!
 //! **Model.** A policy holds for an inode and for all content below it. The nearest one decides: a file's
 //! own, or else that of the nearest directory above it. A policy belongs to the inode and not to its name.

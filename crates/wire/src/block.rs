@@ -188,11 +188,16 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// [`store`](Self::store) as the policy of the block's file says. What is pinned cold is stored there,
     /// anything else on the hot tier if there is one that has room. On the cold tier the file's scheme
     /// decides.
-    fn store_by(&self, id: BlockId, parts: &[Bytes], policy: Policy) -> Result<BlockGroup, BlockError> {
+    fn store_with_policy(
+        &self,
+        id: BlockId,
+        parts: &[Bytes],
+        policy: Policy,
+    ) -> Result<BlockGroup, BlockError> {
         let _ = policy;
         self.store(id, parts)
     }
-    /// What was said of directories and files of the volume, as far as that is known here.
+    /// The policies of directories and files of the volume, as far as they are known here.
     fn policies(&self) -> Policies {
         Policies::default()
     }

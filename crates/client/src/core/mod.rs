@@ -297,7 +297,7 @@ impl Core {
         }
     }
 
-    /// What was said of a file, as far as the directories above it are cached.
+    /// The policy of a file, as far as the directories above it are cached.
     pub(crate) fn policy_of(&self, ino: InodeId, policies: &Policies) -> Policy {
         let parent = |at| Ok::<_, Infallible>(self.cache.peek(at).map(|node| node.inode.parent));
         policies.of(ino, parent).unwrap_or_default()

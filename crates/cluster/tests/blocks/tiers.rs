@@ -66,10 +66,10 @@ fn content_that_is_pinned_cold_is_stored_on_the_cold_tier() {
     for (seq, pin, expected) in
         [(1, Some(Tier::Cold), group(&[1, 2, 3])), (2, Some(Tier::Hot), hot()), (3, None, hot())]
     {
-        assert_eq!(blocks.store_by(id(seq), &[content(seq, 100)], pinned(pin)), Ok(expected));
+        assert_eq!(blocks.store_with_policy(id(seq), &[content(seq, 100)], pinned(pin)), Ok(expected));
     }
     world.mem(HOT[0]).set_full(true);
-    let stored = blocks.store_by(id(4), &[content(4, 100)], pinned(Some(Tier::Hot))).unwrap();
+    let stored = blocks.store_with_policy(id(4), &[content(4, 100)], pinned(Some(Tier::Hot))).unwrap();
     assert_eq!(stored, group(&[1, 2, 3]), "a full hot tier is no error");
 }
 

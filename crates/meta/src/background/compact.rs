@@ -150,7 +150,7 @@ impl Compactor {
         };
         let block = self.next_id(shared)?;
         let policy = Finder::default().policy(&shared.bricks.policies(), &shared.store, ino)?;
-        let group = shared.bricks.store_by(block, &parts, policy)?;
+        let group = shared.bricks.store_with_policy(block, &parts, policy)?;
         if shared.background.stopped() {
             // Leadership was lost meanwhile: the next leader, perhaps this replica, may have deleted the
             // block as garbage.
