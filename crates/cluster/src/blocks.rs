@@ -157,8 +157,8 @@ impl Inner {
         }
     }
 
-    fn rules(&self, map: &ClusterMap, tier: Tier) -> Result<Rules, BlockError> {
-        Rules::of(map, self.volume, tier).ok_or_else(unknown_volume)
+    fn rules(&self, map: &ClusterMap, group: &BlockGroup) -> Result<Rules, BlockError> {
+        Rules::of_group(map, self.volume, group).ok_or_else(unknown_volume)
     }
 
     /// The bricks of a tier that may take a block, as placement ranks them, whether they answer or not.

@@ -251,8 +251,8 @@ pub enum Command {
         /// The volume.
         volume: GroupId,
     },
-    /// Changes how a volume stores its blocks; the healer stores those anew that it has. The number of losses
-    /// that a block survives stays the same.
+    /// Changes how a volume stores its blocks; the healer stores those anew that it has. Only after
+    /// [`AllowCopies`](Self::AllowCopies) may the number of losses change that a block survives.
     Convert {
         /// The volume.
         volume: GroupId,
@@ -260,7 +260,7 @@ pub enum Command {
         replica: u8,
         /// The scheme, if blocks are to be stored as shards.
         shards: Option<Shards>,
-        /// Even if two shards of a block may be placed on one node.
+        /// Even if two shards of a block may be placed on one node, or blocks survive fewer losses than now.
         force: bool,
     },
     /// Pins a directory or a file, and what is below it, to a tier, or removes its pin.
@@ -284,8 +284,15 @@ pub enum Command {
         scheme: Option<BlockScheme>,
         /// Inodes that had a scheme and no longer exist: their schemes are removed.
         removed: Vec<InodeId>,
-        /// Even if two shards of a block may be placed on one node.
+        /// Even if two shards of a block may be placed on one node, or blocks survive fewer losses than now.
         force: bool,
+    },
+    /// Lets blocks of a volume survive another number of losses than at its creation. From then on their
+    /// groups may have numbers of copies of their own. A command of its own, since older nodes would refuse
+    /// the conversion that follows and keep another map: they stop here instead.
+    AllowCopies {
+        /// The volume.
+        volume: GroupId,
     },
 }
 
@@ -383,6 +390,7 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::Convert { volume, replica, shards, force } => {
             volumes::convert(map, *volume, BlockScheme::new(*replica, *shards), *force)
         }
+        Command::AllowCopies { volume } => volumes::allow_copies(map, *volume),
         Command::Pin { volume, ino, tier, removed } => tiers::pin(map, *volume, *ino, *tier, removed),
         Command::SetDirectoryScheme { volume, ino, scheme, removed, force } => {
             volumes::set_directory_scheme(map, *volume, (*ino, *scheme), removed, *force)

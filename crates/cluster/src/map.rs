@@ -21,8 +21,10 @@ use std::path::PathBuf;
 /// Version of an encoded map with every field. A map whose last fields are empty is encoded as the version
 /// before them, so that older nodes and clients read it. They refuse a volume that they would not know how to
 /// read.
-pub const MAP_VERSION: u8 = 6;
-/// Version 5 lacks the last field, [`ClusterMap::directory_schemes`].
+pub const MAP_VERSION: u8 = 7;
+/// Version 6 lacks the last field, [`ClusterMap::copies`].
+const MAP_VERSION_DIRECTORIES: u8 = 6;
+/// Version 5 lacks [`ClusterMap::directory_schemes`], too.
 const MAP_VERSION_PINS: u8 = 5;
 /// Version 4 lacks [`ClusterMap::pins`], too.
 const MAP_VERSION_TIERS: u8 = 4;
@@ -33,7 +35,7 @@ const MAP_VERSION_COPIES: u8 = 2;
 /// The oldest version that is read. It lacks the last fields, from [`ClusterMap::runs`] on.
 const MAP_VERSION_OLDEST: u8 = 1;
 /// What versions lack at their end: empty maps, as they are encoded.
-const ADDED: [u8; 6] = [0; 6];
+const ADDED: [u8; 7] = [0; 7];
 
 /// One epoch of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -64,8 +66,8 @@ pub struct ClusterMap {
     /// two copies one is enough for a write while the other node is down, as a majority decides which copy
     /// counts. The set is empty while there is no such node.
     pub arbiters: BTreeMap<GroupId, BTreeSet<NodeId>>,
-    /// Volumes whose blocks are stored as shards. [`Volume::replica`] is one more than the parity shards: a
-    /// block that is too short to be split has so many copies, and survives as many losses.
+    /// Volumes whose blocks are stored as shards. A block that is too short to be split has one copy more
+    /// than there are parity shards, and survives as many losses.
     pub schemes: BTreeMap<GroupId, Shards>,
     /// The hot tiers of volumes that have one.
     pub tiers: BTreeMap<GroupId, HotTier>,
@@ -73,6 +75,9 @@ pub struct ClusterMap {
     pub pins: BTreeMap<GroupId, Pins>,
     /// Directories and files with a scheme of their own. Volumes without any are not listed.
     pub directory_schemes: BTreeMap<GroupId, Schemes>,
+    /// Volumes where blocks may survive another number of losses than at their creation, and the copies of
+    /// new short blocks. Once listed they stay: their blocks' groups may have numbers of copies of their own.
+    pub copies: BTreeMap<GroupId, u8>,
 }
 
 /// The hot tier of a volume: bricks with a scheme of their own, which new blocks are stored on.
@@ -178,7 +183,8 @@ pub enum BrickState {
 pub struct Volume {
     /// Its name, unique among all volumes.
     pub name: String,
-    /// Copies of every block.
+    /// Copies of a block when the volume was created, for ever: it is the number of copies of those blocks
+    /// whose group has none of its own. See [`ClusterMap::scheme_in`] for new blocks.
     pub replica: u8,
     /// Whether it can be mounted.
     pub state: VolumeState,
@@ -244,6 +250,7 @@ impl ClusterMap {
         let mut bytes = encode(MAP_VERSION, self);
         // The last fields, from the end, and the version without each. An empty one is one byte.
         let last = [
+            (self.copies.is_empty(), MAP_VERSION_DIRECTORIES),
             (self.directory_schemes.is_empty(), MAP_VERSION_PINS),
             (self.pins.is_empty(), MAP_VERSION_TIERS),
             (self.tiers.is_empty(), MAP_VERSION_SCHEMES),
@@ -260,10 +267,11 @@ impl ClusterMap {
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
         let lacks = match bytes.first() {
             Some(&MAP_VERSION_OLDEST) => ADDED.len(),
-            Some(&MAP_VERSION_COPIES) => 4,
-            Some(&MAP_VERSION_SCHEMES) => 3,
-            Some(&MAP_VERSION_TIERS) => 2,
-            Some(&MAP_VERSION_PINS) => 1,
+            Some(&MAP_VERSION_COPIES) => 5,
+            Some(&MAP_VERSION_SCHEMES) => 4,
+            Some(&MAP_VERSION_TIERS) => 3,
+            Some(&MAP_VERSION_PINS) => 2,
+            Some(&MAP_VERSION_DIRECTORIES) => 1,
             _ => return decode(MAP_VERSION, bytes),
         };
         decode(MAP_VERSION, &[&[MAP_VERSION], &bytes[1..], &ADDED[..lacks]].concat())
@@ -336,9 +344,17 @@ impl ClusterMap {
     pub fn scheme_in(&self, volume: GroupId, tier: Tier) -> Option<BlockScheme> {
         let it = self.volumes.get(&volume)?;
         Some(match tier {
-            Tier::Cold => BlockScheme::new(it.replica, self.schemes.get(&volume).copied()),
+            Tier::Cold => {
+                let copies = self.copies.get(&volume).copied().unwrap_or(it.replica);
+                BlockScheme::new(copies, self.schemes.get(&volume).copied())
+            }
             Tier::Hot => self.tiers.get(&volume).map(|tier| BlockScheme::new(tier.replica, tier.shards))?,
         })
+    }
+
+    /// Copies of a block when the volume was created; 0: there is no such volume.
+    pub fn original_copies(&self, volume: GroupId) -> u8 {
+        self.volumes.get(&volume).map_or(0, |it| it.replica)
     }
 
     /// All schemes that new blocks on a tier may have.

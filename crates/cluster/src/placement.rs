@@ -12,6 +12,7 @@
 //! nodes than it wants copies, and then evenly.
 
 use crate::map::{BrickState, ClusterMap};
+use shoal_runtime::planted::mistake;
 use shoal_types::{BlockGroup, BlockId, BlockScheme, BrickId, GroupId, NodeId, Tier};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -41,16 +42,11 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a volume's tier for copies; `None` if there is no such volume or tier.
-    pub fn of(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<Rules> {
-        let cold = map.volumes.get(&volume)?.replica;
-        let replica = match tier {
-            Tier::Cold => cold,
-            Tier::Hot => map.tiers.get(&volume)?.replica,
-        };
-        let replica = usize::from(replica.max(1));
-        let arbitrated = tier == Tier::Cold && map.arbiters.contains_key(&volume);
-        Some(Rules { replica, per_node: per_node(map, (volume, tier), replica), data: 0, arbitrated })
+    /// The rules of a volume's tier for blocks in so many copies.
+    pub fn of_copies(map: &ClusterMap, place: (GroupId, Tier), copies: u8) -> Rules {
+        let replica = usize::from(copies.max(1));
+        let arbitrated = place.1 == Tier::Cold && map.arbiters.contains_key(&place.0);
+        Rules { replica, per_node: per_node(map, place, replica), data: 0, arbitrated }
     }
 
     /// The rules of a volume's tier for blocks in so many shards, of which `data` give the block back.
@@ -61,24 +57,30 @@ impl Rules {
     /// The rules of a volume's tier for new blocks of its own scheme, as far as they are long enough to be
     /// split.
     pub fn of_long_blocks(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<Rules> {
-        Rules::of_scheme(map, (volume, tier), map.scheme_in(volume, tier)?)
+        Some(Rules::of_scheme(map, (volume, tier), map.scheme_in(volume, tier)?))
     }
 
     /// The rules of a volume's tier for blocks of a scheme, as far as they are long enough to be split.
-    pub fn of_scheme(map: &ClusterMap, place: (GroupId, Tier), scheme: BlockScheme) -> Option<Rules> {
+    pub fn of_scheme(map: &ClusterMap, place: (GroupId, Tier), scheme: BlockScheme) -> Rules {
         match scheme.shards() {
-            Some(shards) => Some(Rules::of_shards(map, place, usize::from(shards.data), scheme.width())),
-            None => Rules::of(map, place.0, place.1),
+            Some(shards) => Rules::of_shards(map, place, usize::from(shards.data), scheme.width()),
+            None => Rules::of_copies(map, place, scheme.copies()),
         }
     }
 
-    /// The rules of a volume for a block that is in this group.
+    /// The rules of a volume for a block that is in this group; `None` if there is no such volume or tier.
     pub fn of_group(map: &ClusterMap, volume: GroupId, group: &BlockGroup) -> Option<Rules> {
-        let rules = Rules::of(map, volume, group.tier())?;
-        Some(match group.is_sharded() {
-            true => Rules::of_shards(map, (volume, group.tier()), group.data_shards(), group.all_shards()),
-            false => rules,
-        })
+        let place = (volume, group.tier());
+        map.scheme_in(volume, group.tier())?;
+        if group.is_sharded() {
+            return Some(Rules::of_shards(map, place, group.data_shards(), group.all_shards()));
+        }
+        let original = map.original_copies(volume);
+        let copies = match mistake("keep as many copies as the volume was created with") {
+            true => original,
+            false => group.wanted_copies(original),
+        };
+        Some(Rules::of_copies(map, place, copies))
     }
 
     /// The fewest copies with which a write counts, so that the next failure does not take the last one, if

@@ -26,7 +26,7 @@ impl Tolerance {
 
     /// The least tolerance of all schemes of a tier.
     fn data_of(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<usize> {
-        let rules = map.schemes_in(volume, tier).filter_map(|it| Rules::of_scheme(map, (volume, tier), it));
+        let rules = map.schemes_in(volume, tier).map(|it| Rules::of_scheme(map, (volume, tier), it));
         rules.map(|rules| Tolerance::data_by(map, (volume, tier), rules)).min()
     }
 

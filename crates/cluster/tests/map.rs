@@ -160,7 +160,7 @@ fn arbiter_keeps_metadata_and_lets_either_data_node_die() {
     assert_eq!(keepers, [NodeId(1), NodeId(2), NodeId(4)]);
     assert_eq!(Tolerance::of(&map, GroupId(9)), Some(Tolerance { data: 1, metadata: 1 }));
     assert_eq!(
-        Rules::of(&map, GroupId(9), Tier::Cold).map(|rules| (rules.replica, rules.quorum())),
+        Rules::of_long_blocks(&map, GroupId(9), Tier::Cold).map(|rules| (rules.replica, rules.quorum())),
         Some((2, 1))
     );
     assert!(map.bricks.values().all(|brick| brick.node != NodeId(4)));
@@ -269,8 +269,8 @@ fn hot_tier_is_attached_emptied_and_removed_in_this_order() {
     let tiered = done(&plain, &attach(&[1, 2], 2, false));
     let hot: Vec<BrickId> = tiered.bricks_in(volume, Tier::Hot).map(|(id, _)| id).collect();
     assert_eq!((hot.len(), tiered.bricks_in(volume, Tier::Cold).count()), (2, 3));
-    assert_eq!(Rules::of(&tiered, volume, Tier::Hot).map(|rules| rules.replica), Some(2));
-    assert_eq!(Rules::of(&tiered, volume, Tier::Cold).map(|rules| rules.replica), Some(3));
+    assert_eq!(Rules::of_long_blocks(&tiered, volume, Tier::Hot).map(|rules| rules.replica), Some(2));
+    assert_eq!(Rules::of_long_blocks(&tiered, volume, Tier::Cold).map(|rules| rules.replica), Some(3));
     assert!(refused(&tiered, &attach(&[3], 1, false)).contains("already"));
     let drain = Command::Drain { volume, bricks: hot[..1].to_vec() };
     assert!(refused(&tiered, &drain).contains("detach the hot tier"));
@@ -319,7 +319,7 @@ fn map_with_pins_is_of_a_version_that_older_nodes_refuse_and_their_number_is_bou
 }
 
 #[test]
-fn directory_gets_only_a_scheme_that_survives_as_many_losses_and_is_the_only_one_in_shards() {
+fn directory_gets_a_scheme_of_its_own_and_only_one_is_in_shards() {
     let map = cluster(8);
     let plain = done(&map, &volume(&map, 3));
     let id = GroupId(9);
@@ -338,7 +338,13 @@ fn directory_gets_only_a_scheme_that_survives_as_many_losses_and_is_the_only_one
     assert_eq!((without(7).encode()[0], without(8).directory_schemes.len()), (2, 1));
     assert!(refused(&with, &set(8, shards(5, 2))).contains("two schemes of shards"));
     assert!(done(&with, &set(7, shards(5, 2))).has_shards(id), "nothing else is in shards");
-    assert!(refused(&plain, &set(7, shards(4, 1))).contains("use `replica 3` or `redundancy 2`"));
+    assert!(refused(&plain, &set(7, shards(4, 1))).contains("too old"));
+    let allowed = done(&plain, &Command::AllowCopies { volume: id });
+    assert!(
+        refused(&allowed, &set(7, shards(4, 1))).contains("would survive 1 with disperse 5 redundancy 1")
+    );
+    let more = done(&allowed, &set(7, shards(4, 3)));
+    assert_eq!(more.scheme_in(id, Tier::Cold), Some(BlockScheme::Copies(3)), "that of other directories");
     assert!(refused(&plain, &set(7, shards(9, 2))).contains("needs 11 bricks"));
     // The volume is converted to the same shards, and then the directory may stay as it was.
     let convert = |data| Command::Convert {
@@ -466,7 +472,7 @@ fn dispersed_volume_is_created_only_where_its_shards_have_room() {
 }
 
 #[test]
-fn volume_is_converted_only_where_it_survives_as_many_losses_and_has_the_bricks() {
+fn volume_is_converted_only_where_it_has_the_bricks_and_to_fewer_losses_by_force() {
     let convert = |replica, shards: Option<(u8, u8)>, force| Command::Convert {
         volume: GroupId(9),
         replica,
@@ -478,8 +484,7 @@ fn volume_is_converted_only_where_it_survives_as_many_losses_and_has_the_bricks(
     let (name, id, time) = ("v".into(), GroupId(9), time(2));
     let copies = done(&map, &Command::CreateVolume { name, id, replica: 3, bricks, force: false, time });
     assert!(refused(&copies, &convert(0, Some((6, 2)), true)).contains("needs 8 bricks"));
-    assert!(refused(&copies, &convert(0, Some((4, 1)), true)).contains("use `replica 3` or `redundancy 2`"));
-    assert!(refused(&copies, &convert(2, None, true)).contains("cannot be changed"));
+    assert!(refused(&copies, &convert(2, None, true)).contains("too old"));
     assert!(refused(&copies, &convert(3, None, true)).contains("is replica 3 already"));
     assert!(refused(&copies, &convert(0, Some((1, 2)), true)).contains("1+2"));
     let shards = done(&copies, &convert(0, Some((4, 2)), false));
@@ -487,7 +492,23 @@ fn volume_is_converted_only_where_it_survives_as_many_losses_and_has_the_bricks(
     assert_eq!(shards.volumes[&GroupId(9)].replica, 3, "of blocks that are too short for shards");
     assert!(refused(&shards, &convert(0, Some((5, 2)), true)).contains("to `replica 3` first"));
     let back = done(&shards, &convert(3, None, false));
-    assert!(back.schemes.is_empty());
+    assert!(back.schemes.is_empty() && back.encode()[0] == 2);
+    // Older nodes refuse the map as soon as groups may have numbers of copies of their own, and for ever.
+    let allowed = done(&back, &Command::AllowCopies { volume: GroupId(9) });
+    let bytes = allowed.encode();
+    assert_eq!((bytes[0], ClusterMap::decode(&bytes)), (7, Ok(allowed.clone())));
+    assert!(ClusterMap::decode(&[&[6], &bytes[1..]].concat()).is_err(), "it has more than version 6 has");
+    assert_eq!(done(&allowed, &Command::AllowCopies { volume: GroupId(9) }).copies, allowed.copies);
+    assert!(refused(&allowed, &convert(2, None, false)).contains("survives 2 losses, and would survive 1"));
+    let scheme = |map: &ClusterMap| map.scheme_in(GroupId(9), Tier::Cold);
+    let two = done(&allowed, &convert(2, None, true));
+    assert_eq!((scheme(&two), two.original_copies(GroupId(9))), (Some(BlockScheme::Copies(2)), 3));
+    let survives_three = done(&two, &convert(0, Some((4, 3)), false));
+    assert_eq!(scheme(&survives_three).map(BlockScheme::copies), Some(4), "of a block too short for shards");
+    assert!(refused(&survives_three, &convert(3, None, false)).contains("say `force`"));
+    let five = done(&two, &convert(5, None, false));
+    assert_eq!(Rules::of_long_blocks(&five, GroupId(9), Tier::Cold).map(|rules| rules.quorum()), Some(3));
+    assert!(done(&five, &Command::DeleteVolume { volume: GroupId(9) }).copies.is_empty());
     let few = done(&back, &Command::Drain { volume: GroupId(9), bricks: vec![BrickId(7)] });
     assert!(refused(&few, &convert(0, Some((5, 2)), true)).contains("has 6"));
 }

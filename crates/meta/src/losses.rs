@@ -3,7 +3,7 @@
 use crate::limits::UNREADABLE_NAMED_MAX;
 use serde::{Deserialize, Serialize};
 use shoal_namespace::records::BlockRecord;
-use shoal_types::{BlockId, Tier};
+use shoal_types::{BlockGroup, BlockId, Tier};
 use shoal_wire::VolumeBlocks;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct LossClass {
     pub hot: bool,
     /// Shards that give a block back; 0: they are in copies.
     pub data: u8,
-    /// All shards of a block.
+    /// All shards of a block, or all its copies.
     pub all: u8,
     /// How many further losses of bricks they survive; `None`: they cannot be read now.
     pub survives: Option<u8>,
@@ -35,16 +35,29 @@ pub struct Losses {
     pub unreadable: Vec<BlockId>,
 }
 
+/// The numbers of a group's scheme: data shards and all shards, or 0 and the copies that it should have.
+pub(crate) fn numbers(group: &BlockGroup, original: u8) -> (u8, u8) {
+    match group.is_sharded() {
+        true => (group.data_shards() as u8, group.all_shards() as u8),
+        false => (0, group.wanted_copies(original)),
+    }
+}
+
 type Class = (bool, u8, u8, Option<u8>, bool);
 
 /// Counts blocks.
-#[derive(Default)]
 pub(crate) struct Counter {
+    /// Copies of a block when the volume was created.
+    original_copies: u8,
     classes: BTreeMap<Class, (u64, u64)>,
     unreadable: Vec<BlockId>,
 }
 
 impl Counter {
+    pub(crate) fn new(original_copies: u8) -> Counter {
+        Counter { original_copies, classes: BTreeMap::new(), unreadable: Vec::new() }
+    }
+
     /// Takes in a block, unless it is garbage.
     pub(crate) fn add(&mut self, bricks: &dyn VolumeBlocks, id: BlockId, block: &BlockRecord) {
         if block.refs == 0 {
@@ -55,7 +68,7 @@ impl Counter {
         if survives.is_none() && self.unreadable.len() < UNREADABLE_NAMED_MAX {
             self.unreadable.push(id);
         }
-        let (data, all) = (group.data_shards() as u8, group.all_shards() as u8);
+        let (data, all) = numbers(&group, self.original_copies);
         let is_whole = survives.is_some() && bricks.is_whole(group);
         let class = (group.tier() == Tier::Hot, data, all, survives, is_whole);
         let (blocks, bytes) = self.classes.entry(class).or_default();

@@ -4,7 +4,7 @@ use crate::background::policies::PolicyState;
 use crate::background::schemes::SchemeWalk;
 use crate::background::tier::Move;
 use crate::limits::*;
-use crate::losses::{Counter, Losses};
+use crate::losses::{Counter, Losses, numbers};
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
@@ -41,7 +41,7 @@ pub struct BrickUse {
 pub struct SchemeUse {
     /// Shards that give a block back; 0: they are in copies.
     pub data: u8,
-    /// All shards of a block.
+    /// All shards of a block, or all its copies.
     pub all: u8,
     /// The number of blocks.
     pub blocks: u64,
@@ -51,9 +51,13 @@ pub struct SchemeUse {
     pub unwanted_blocks: u64,
 }
 
-/// The use of the scheme that a group is in.
-fn of_group<'a>(found: &'a mut BTreeMap<(u8, u8), SchemeUse>, group: &BlockGroup) -> &'a mut SchemeUse {
-    let (data, all) = (group.data_shards() as u8, group.all_shards() as u8);
+/// The use of the scheme that a group is in, in a volume that was created with so many copies.
+fn of_group<'a>(
+    found: &'a mut BTreeMap<(u8, u8), SchemeUse>,
+    group: &BlockGroup,
+    original: u8,
+) -> &'a mut SchemeUse {
+    let (data, all) = numbers(group, original);
     found.entry((data, all)).or_insert_with(|| SchemeUse { data, all, ..SchemeUse::default() })
 }
 
@@ -188,12 +192,13 @@ impl Server {
     pub fn schemes(&self) -> Result<Vec<SchemeUse>, MetaError> {
         let shared = &self.shared;
         let schemes = shared.bricks.policies().schemes;
+        let original = shared.tree(query::replica(&*shared.store))?;
         let mut found = BTreeMap::new();
         self.each_block(|_, BlockRecord { info, refs, .. }| {
             if *refs == 0 || info.group.tier() == Tier::Hot {
                 return;
             }
-            let of = of_group(&mut found, &info.group);
+            let of = of_group(&mut found, &info.group, original);
             (of.blocks, of.bytes) = (of.blocks + 1, of.bytes + u64::from(info.len));
             if schemes.is_empty() {
                 of.unwanted_blocks += u64::from(!shared.bricks.has_wanted_scheme(*info, None));
@@ -203,7 +208,7 @@ impl Server {
             let (mut walk, state) = (SchemeWalk::new(schemes), shared.store.snapshot());
             let mut count = |_: BlockId, info: BlockInfo, scheme: Option<BlockScheme>| {
                 if info.group.tier() == Tier::Cold && !shared.bricks.has_wanted_scheme(info, scheme) {
-                    of_group(&mut found, &info.group).unwanted_blocks += 1;
+                    of_group(&mut found, &info.group, original).unwanted_blocks += 1;
                 }
             };
             while shared.tree(walk.step(&state, &mut count))? {}
@@ -213,7 +218,7 @@ impl Server {
 
     /// How many further losses the blocks in use survive. Reads the records of all blocks.
     pub fn losses(&self) -> Result<Losses, MetaError> {
-        let mut counter = Counter::default();
+        let mut counter = Counter::new(self.shared.tree(query::replica(&*self.shared.store))?);
         self.each_block(|id, block| counter.add(&*self.shared.bricks, id, block))?;
         Ok(counter.finish())
     }

@@ -46,7 +46,8 @@ pub fn counters(store: &(impl KvRead + ?Sized)) -> Result<Counters, TreeError> {
     read(store, &key)?.ok_or_else(|| TreeError::damaged(&key, "it is not there"))
 }
 
-/// How many copies of each block there should be; 0 in a volume without a cluster.
+/// How many copies there should be of each block whose group does not say otherwise; 0 in a volume without a
+/// cluster.
 pub fn replica(store: &(impl KvRead + ?Sized)) -> Result<u8, TreeError> {
     let volume = read::<VolumeRecord>(store, &keys::singleton(Singleton::Volume))?;
     Ok(volume.map_or(0, |volume| volume.options.replica))

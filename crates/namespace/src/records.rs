@@ -121,10 +121,10 @@ pub struct BlockRecord {
 }
 
 impl BlockRecord {
-    /// Whether it is in use and on fewer bricks than the volume wants copies, or lacks a shard: exactly then
-    /// it is on the list.
+    /// Whether it is in use and lacks copies or shards, in a volume that was created with so many copies:
+    /// exactly then it is on the list.
     pub fn is_degraded(&self, replica: u8) -> bool {
-        self.refs > 0 && self.info.group.is_short_of(usize::from(replica))
+        self.refs > 0 && self.info.group.is_short(replica)
     }
 }
 
@@ -199,8 +199,8 @@ pub struct VolumeRecord {
 pub struct VolumeOptions {
     /// Content up to this size is kept inline, in bytes.
     pub inline_bytes: u32,
-    /// How many copies of each block there should be; 0 in a volume without a cluster, whose blocks are on
-    /// its one brick. It does not change once there are blocks.
+    /// How many copies there should be of each block whose group does not say otherwise; 0 in a volume
+    /// without a cluster, whose blocks are on its one brick. It does not change once there are blocks.
     pub replica: u8,
 }
 

@@ -76,8 +76,8 @@ pub enum CheckError {
 /// The local bricks.
 pub struct Bricks {
     here: Vec<(Option<BrickId>, Arc<Brick>)>,
-    /// Copies that each block should have.
-    replica: usize,
+    /// Copies of a block when the volume was created.
+    replica: u8,
 }
 
 impl Bricks {
@@ -86,8 +86,8 @@ impl Bricks {
         Bricks { here: vec![(None, brick)], replica: 0 }
     }
 
-    /// The local bricks of a volume with `replica` copies.
-    pub fn some(bricks: Vec<(BrickId, Arc<Brick>)>, replica: usize) -> Bricks {
+    /// The local bricks of a volume that was created with `replica` copies.
+    pub fn some(bricks: Vec<(BrickId, Arc<Brick>)>, replica: u8) -> Bricks {
         Bricks { here: bricks.into_iter().map(|(id, brick)| (Some(id), brick)).collect(), replica }
     }
 
@@ -98,7 +98,7 @@ impl Bricks {
     }
 
     fn lacks(&self, info: BlockInfo) -> bool {
-        info.group.is_short_of(self.replica)
+        info.group.is_short(self.replica)
     }
 
     /// A block on a brick at hand: its copy there, or its shard.

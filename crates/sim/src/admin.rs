@@ -34,8 +34,16 @@ pub fn convert(cluster: &Rc<Cluster>) {
     let Some(scheme) = cluster.layout().scheme else { return };
     let is_sharded = cluster.bricks.newest_map().schemes.contains_key(&OF_WORLD);
     let shards = (!is_sharded).then_some(scheme);
-    let replica = cluster.layout().replica;
+    let replica = cluster.layout().copies;
+    allow_copies(cluster, BlockScheme::new(replica, shards));
     change_map(cluster, &Command::Convert { volume: OF_WORLD, replica, shards, force: true });
+}
+
+/// Lets blocks survive another number of losses than when the world began, if a scheme needs that.
+fn allow_copies(cluster: &Rc<Cluster>, scheme: BlockScheme) {
+    if scheme.copies() != cluster.layout().replica {
+        change_map(cluster, &Command::AllowCopies { volume: OF_WORLD });
+    }
 }
 
 /// Gives a directory or a file the scheme that the volume does not have, or takes such a scheme away.
@@ -49,9 +57,10 @@ pub fn set_scheme(cluster: &Rc<Cluster>) {
     let inodes = if takes_away { schemes.keys().copied().collect() } else { inodes };
     let Some(ino) = inodes.get(cluster.world.below(inodes.len().max(1) as u64) as usize) else { return };
     let scheme = match map.schemes.contains_key(&OF_WORLD) {
-        true => BlockScheme::Copies(cluster.layout().replica),
+        true => BlockScheme::Copies(cluster.layout().copies),
         false => BlockScheme::Shards(shards),
     };
+    allow_copies(cluster, scheme);
     let (ino, scheme, removed) = (*ino, (!takes_away).then_some(scheme), Vec::new());
     change_map(cluster, &Command::SetDirectoryScheme { volume: OF_WORLD, ino, scheme, removed, force: true });
 }

@@ -94,7 +94,7 @@ fn short_blocks(cluster: &Cluster, findings: &Findings) -> Option<Vec<String>> {
     let holds = |(id, brick): (BrickId, &Arc<SimBrick>)| Some((id, brick.holds().ok()?));
     let there: BTreeMap<BrickId, BTreeSet<BlockId>> = cluster.bricks.all().filter_map(holds).collect();
     let removed = cluster.bricks.in_state(BrickState::Gone);
-    let copies = usize::from(cluster.layout().replica);
+    let copies = cluster.layout().replica;
     let mut short = Vec::new();
     for (id, block) in blocks.into_iter().filter(|(_, block)| block.refs > 0) {
         // A brick that was removed counts as lost.
@@ -103,7 +103,7 @@ fn short_blocks(cluster: &Cluster, findings: &Findings) -> Option<Vec<String>> {
         if !is_promised(&group, copies) {
             short.push(format!("block {id} is committed, but only on {group:?}"));
         }
-        if must_be_whole && group.is_short_of(copies) {
+        if must_be_whole && group.is_short(copies) {
             short.push(format!("block {id} was whole, and is only on {group:?}"));
         }
         let lacks = |brick: &BrickId| {
@@ -117,11 +117,11 @@ fn short_blocks(cluster: &Cluster, findings: &Findings) -> Option<Vec<String>> {
 }
 
 /// Whether a group is as large as a write or a move must leave it: on the hot tier all copies, of shards one
-/// more than give the block back, of other copies a majority.
-fn is_promised(group: &BlockGroup, replica: usize) -> bool {
+/// more than give the block back, of other copies a majority. `original`: copies when the world began.
+fn is_promised(group: &BlockGroup, original: u8) -> bool {
     match group.data_shards() {
-        0 if group.tier() == Tier::Hot => !group.is_short_of(replica),
-        0 => group.len() > replica / 2,
+        0 if group.tier() == Tier::Hot => !group.is_short(original),
+        0 => group.len() > usize::from(group.wanted_copies(original)) / 2,
         data => group.len() > data,
     }
 }

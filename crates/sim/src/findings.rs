@@ -32,14 +32,14 @@ pub struct Places {
     pub demoted: usize,
     /// Moves to the hot tier.
     pub promoted: usize,
-    /// Changes between copies and shards on one tier.
+    /// Changes of the scheme on one tier.
     pub converted: usize,
 }
 
 impl Places {
-    /// A block is in this group, or would have so many copies. Returns whether the group must have all its
-    /// copies or shards: it had them once, or the block was stored anew.
-    pub fn see(&mut self, id: BlockId, group: &BlockGroup, copies: usize) -> bool {
+    /// A block is in this group. Returns whether the group must have all its copies or shards: it had them
+    /// once, or the block was stored anew. `original`: copies when the world began.
+    pub fn see(&mut self, id: BlockId, group: &BlockGroup, original: u8) -> bool {
         if group.is_sharded() {
             self.sharded.insert(id);
         }
@@ -49,11 +49,11 @@ impl Places {
             (Some(Tier::Cold), Tier::Hot) => self.promoted += 1,
             _ => {}
         }
-        let scheme = |group: &BlockGroup| (group.tier(), group.data_shards());
+        let scheme = |group: &BlockGroup| (group.tier(), group.data_shards(), group.wanted_copies(original));
         let is_anew = before.is_some_and(|before| scheme(&before) != scheme(group));
         let is_converted = is_anew && before.is_some_and(|before| before.tier() == group.tier());
         self.converted += usize::from(is_converted);
-        if is_anew || !group.is_short_of(copies) {
+        if is_anew || !group.is_short(original) {
             self.whole.insert(id);
         }
         self.whole.contains(&id)

@@ -38,6 +38,8 @@ const SHARDED_BYTES_MIN: [u64; 2] = [1, 2 * 8 * WORD_REPEATS];
 const HOT_BYTES: [u64; 3] = [1 << 40, 6 << 10, 2 << 10];
 /// The share of worlds with an administrator.
 const MANAGED: f64 = 0.33;
+/// Fewest copies of a block: it survives one loss, as each fault of a brick may be one.
+const COPIES_MIN: u8 = 2;
 /// Most bricks that an administrator adds.
 const SPARES_MAX: u16 = 2;
 /// Longest time after which an unused block leaves the hot tier, in seconds.
@@ -56,7 +58,7 @@ const FAR_CLOCK_MS_MAX: u64 = 1_000_000;
 pub struct Layout {
     /// Bricks of the cold tier.
     pub cold_bricks: u16,
-    /// Copies of a block; if it is in shards, one more than the parity shards.
+    /// Copies of a block when the world begins; if it is in shards, one more than the parity shards.
     pub replica: u8,
     /// The scheme of the cold tier, if it has shards.
     pub shards: Option<Shards>,
@@ -69,6 +71,8 @@ pub struct Layout {
     /// The scheme of shards that an administrator converts the cold tier to, or from; `None`: there is no
     /// administrator.
     pub scheme: Option<Shards>,
+    /// Copies of a block when an administrator has converted the cold tier to copies.
+    pub copies: u8,
     /// Bricks that an administrator may add to the cold tier. They have the last numbers.
     pub spares: u16,
 }
@@ -100,6 +104,7 @@ impl Layout {
             word_repeats: 1,
             hot: None,
             scheme: None,
+            copies: replica,
             spares: 0,
         };
         let layout = match rng.random_range(0..4) {
@@ -115,16 +120,15 @@ impl Layout {
         if rng.random_bool(MANAGED) { layout.managed(&mut rng) } else { layout }
     }
 
-    /// The layout with an administrator. The number of losses that a block survives is that of both schemes.
+    /// The layout with an administrator. In half of them, a block in copies survives another number of losses
+    /// than one in shards.
     fn managed(self, rng: &mut SmallRng) -> Layout {
         let spares = rng.random_range(0..=SPARES_MAX);
-        match self.shards {
-            Some(scheme) => Layout { scheme: Some(scheme), spares, ..self },
-            None => {
-                let dispersed = self.dispersed(rng);
-                Layout { shards: None, scheme: dispersed.shards, spares, ..dispersed }
-            }
-        }
+        let dispersed = if self.shards.is_some() { self } else { self.dispersed(rng) };
+        let alike = dispersed.replica;
+        let copies = if rng.random_bool(0.5) { alike } else { rng.random_range(COPIES_MIN..=alike + 1) };
+        let replica = if self.shards.is_some() { alike } else { copies };
+        Layout { shards: self.shards, scheme: dispersed.shards, replica, copies, spares, ..dispersed }
     }
 
     fn dispersed(self, rng: &mut SmallRng) -> Layout {

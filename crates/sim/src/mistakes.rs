@@ -39,6 +39,7 @@ pub const MISTAKES: &[&str] = &[
     "give up a copy that is nowhere else",
     "leave blocks in their old scheme",
     "convert blocks whatever their directories say",
+    "keep as many copies as the volume was created with",
     "leave what a dead client stored",
     "keep what a session held",
 ];

@@ -20,8 +20,12 @@ const SHARDS_MARK: BrickId = BrickId(u16::MAX);
 /// has this number.
 const HOT_MARK: BrickId = BrickId(u16::MAX - 1);
 
+/// Marks the record of a group on the cold tier with a number of copies of its own, which follows. No brick
+/// has this number.
+const COPIES_MARK: BrickId = BrickId(u16::MAX - 2);
+
 /// The largest number that a brick may have.
-pub const BRICK_NUMBER_MAX: u16 = u16::MAX - 2;
+pub const BRICK_NUMBER_MAX: u16 = u16::MAX - 3;
 
 /// A set of a volume's bricks with a scheme of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -43,8 +47,11 @@ pub struct BlockGroup {
     data: u8,
     /// Length of each shard in columns; 0 in a group of copies.
     columns: u16,
-    /// On the hot tier: copies that a block there should have if it is not in shards. 0 on the cold tier.
-    hot: u8,
+    /// Where the bricks are.
+    tier: Tier,
+    /// Copies that the block should have if it is not in shards; 0: as many as the volume was created with.
+    /// On the hot tier never 0.
+    copies: u8,
     /// Copies: in ascending order. Shards: the brick of each shard in the order of their indexes, 0 where it
     /// is missing. The slots from `len` on are 0, so that equal groups compare equal.
     bricks: [u16; GROUP_BRICKS_MAX],
@@ -70,19 +77,33 @@ impl BlockGroup {
 
     /// The tier that its bricks belong to.
     pub fn tier(&self) -> Tier {
-        if self.hot > 0 { Tier::Hot } else { Tier::Cold }
+        self.tier
     }
 
     /// The group on the hot tier, where blocks that are not in shards should have so many copies.
     #[must_use]
     pub fn on_hot_tier(self, copies: u8) -> BlockGroup {
-        BlockGroup { hot: copies.max(1), ..self }
+        BlockGroup { tier: Tier::Hot, copies: copies.max(1), ..self }
+    }
+
+    /// The group of copies on the cold tier that should have so many of them, in a volume that was created
+    /// with `original`. A group of shards stays as it is.
+    #[must_use]
+    pub fn wanting_copies(self, copies: u8, original: u8) -> BlockGroup {
+        let own = if copies == original { 0 } else { copies };
+        if self.is_sharded() { self } else { BlockGroup { copies: own, ..self } }
+    }
+
+    /// Copies that the block should have if it is not in shards, in a volume that was created with
+    /// `original`.
+    pub fn wanted_copies(&self, original: u8) -> u8 {
+        if self.copies > 0 { self.copies } else { original }
     }
 
     /// The empty group of copies on the tier of this one.
     #[must_use]
     pub fn no_copies(&self) -> BlockGroup {
-        BlockGroup { hot: self.hot, ..BlockGroup::default() }
+        BlockGroup { tier: self.tier, copies: self.copies, ..BlockGroup::default() }
     }
 
     /// Whether its bricks hold shards.
@@ -149,11 +170,12 @@ impl BlockGroup {
         self.len() == 0
     }
 
-    /// Whether it has fewer bricks than it should: so many copies, or all of its shards. On the hot tier it
-    /// knows its number of copies itself.
-    pub fn is_short_of(&self, copies: usize) -> bool {
-        let copies = if self.hot > 0 { usize::from(self.hot) } else { copies };
-        if self.is_sharded() { self.missing_shards().next().is_some() } else { self.len() < copies }
+    /// Whether it has fewer bricks than it should, in a volume that was created with `original` copies.
+    pub fn is_short(&self, original: u8) -> bool {
+        match self.is_sharded() {
+            true => self.missing_shards().next().is_some(),
+            false => self.len() < usize::from(self.wanted_copies(original)),
+        }
     }
 
     /// Whether a brick is in the group.
@@ -182,7 +204,7 @@ impl BlockGroup {
     #[must_use]
     pub fn with_shard(mut self, index: usize, brick: BrickId) -> Option<BlockGroup> {
         let is_free = index < self.all_shards() && self.bricks[index] == 0;
-        if !is_free || brick.0 == 0 || brick == SHARDS_MARK || self.contains(brick) {
+        if !is_free || brick.0 == 0 || brick.0 > BRICK_NUMBER_MAX || self.contains(brick) {
             return None;
         }
         self.bricks[index] = brick.0;
@@ -197,7 +219,7 @@ impl BlockGroup {
             return self;
         }
         let rest = BlockGroup::new(self.bricks().filter(|one| *one != brick)).unwrap_or_default();
-        BlockGroup { hot: self.hot, ..rest }
+        BlockGroup { tier: self.tier, copies: self.copies, ..rest }
     }
 
     /// The group without what another one has, too: the copy, or the same shard, on the same brick.
@@ -216,8 +238,10 @@ impl BlockGroup {
 
 impl fmt::Debug for BlockGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.hot > 0 {
-            f.write_str("hot ")?;
+        match (self.tier, self.copies) {
+            (Tier::Hot, _) => f.write_str("hot ")?,
+            (Tier::Cold, 0) => {}
+            (Tier::Cold, copies) => write!(f, "{copies} copies ")?,
         }
         if self.is_sharded() {
             write!(f, "{}+{} of {} columns ", self.data, self.len - self.data, self.columns)?;
@@ -228,16 +252,17 @@ impl fmt::Debug for BlockGroup {
 }
 
 /// A group of copies is the list of its bricks. A group of shards is a mark, the number of data shards, their
-/// length in columns, and the brick of each shard. Before either, a group on the hot tier has a mark and its
-/// number of copies.
+/// length in columns, and the brick of each shard. Before either, a group on the hot tier, or one with a
+/// number of copies of its own, has a mark and that number.
 impl Serialize for BlockGroup {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let tier = [HOT_MARK, BrickId(u16::from(self.hot))];
-        let tier = if self.hot > 0 { &tier[..] } else { &[] };
+        let mark = if self.tier == Tier::Hot { HOT_MARK } else { COPIES_MARK };
+        let own = [mark, BrickId(u16::from(self.copies))];
+        let own = if self.copies > 0 { &own[..] } else { &[] };
         let head = [SHARDS_MARK, BrickId(u16::from(self.data)), BrickId(self.columns)];
         let head = if self.is_sharded() { &head[..] } else { &[] };
-        let mut list = serializer.serialize_seq(Some(tier.len() + head.len() + self.slots().len()))?;
-        for number in tier.iter().chain(head) {
+        let mut list = serializer.serialize_seq(Some(own.len() + head.len() + self.slots().len()))?;
+        for number in own.iter().chain(head) {
             list.serialize_element(number)?;
         }
         for brick in self.slots() {
@@ -258,14 +283,19 @@ impl<'de> Deserialize<'de> for BlockGroup {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BlockGroup, A::Error> {
                 let mut group = BlockGroup::default();
                 while let Some(brick) = list.next_element()? {
-                    if brick == HOT_MARK && group == BlockGroup::default() {
+                    if matches!(brick, HOT_MARK | COPIES_MARK) && group == BlockGroup::default() {
                         let copies = list.next_element::<BrickId>()?.and_then(|it| u8::try_from(it.0).ok());
                         let copies = copies.filter(|copies| *copies > 0);
-                        group.hot = copies.ok_or_else(|| A::Error::custom("no group on the hot tier"))?;
+                        group.copies = copies.ok_or_else(|| A::Error::custom("no number of copies"))?;
+                        group.tier = if brick == HOT_MARK { Tier::Hot } else { Tier::Cold };
                         continue;
                     }
                     if brick == SHARDS_MARK && group.is_empty() {
-                        return shards_of(list).map(|shards| BlockGroup { hot: group.hot, ..shards });
+                        let (tier, copies) = (group.tier, group.copies);
+                        return shards_of(list).map(|shards| BlockGroup { tier, copies, ..shards });
+                    }
+                    if brick.0 > BRICK_NUMBER_MAX {
+                        return Err(A::Error::custom("no brick has such a number"));
                     }
                     group = group.with(brick).ok_or_else(|| A::Error::custom("too many bricks"))?;
                 }
@@ -315,12 +345,27 @@ mod tests {
         let hot = cold.on_hot_tier(2);
         assert_eq!((cold.tier(), hot.tier()), (Tier::Cold, Tier::Hot));
         assert_ne!(cold, hot);
-        assert!(cold.is_short_of(3) && !hot.is_short_of(3), "the other tier has three");
+        assert!(cold.is_short(3) && !hot.is_short(3), "the other tier has three");
         let one = hot.without(BrickId(4));
-        assert!(one.is_short_of(1) && one.tier() == Tier::Hot);
+        assert!(one.is_short(1) && one.tier() == Tier::Hot);
         assert_eq!(one.with(BrickId(4)), Some(hot));
         assert_eq!(hot.without_all(&hot), hot.no_copies());
         assert_eq!(hot.no_copies().with(BrickId(3)).and_then(|it| it.with(BrickId(4))), Some(hot));
+    }
+
+    #[test]
+    fn group_with_copies_of_its_own_keeps_their_number_unless_it_is_the_volumes() {
+        let two = BlockGroup::new([BrickId(3), BrickId(4)]).expect("few");
+        let five = two.wanting_copies(5, 3);
+        assert_eq!((five.wanted_copies(3), two.wanted_copies(3)), (5, 3));
+        assert_eq!(two.wanting_copies(3, 3), two, "old records are read as they were written");
+        let one = five.without(BrickId(3));
+        assert!(one.is_short(1) && one.tier() == Tier::Cold && !two.wanting_copies(2, 3).is_short(3));
+        assert_eq!(one.with(BrickId(3)), Some(five));
+        assert_eq!(five.no_copies().wanted_copies(3), 5);
+        assert_eq!(five.on_hot_tier(2), two.on_hot_tier(2));
+        let shards = BlockGroup::of_shards(2, 1, 1).expect("a legal group");
+        assert_eq!(shards.wanting_copies(5, 3), shards);
     }
 
     #[test]
@@ -345,7 +390,7 @@ mod tests {
             (two, copies),
             "they are not the same"
         );
-        assert!(two.is_short_of(1) && !copies.is_short_of(2) && copies.is_short_of(3));
+        assert!(two.is_short(1) && !copies.is_short(2) && copies.is_short(3));
         for (data, parity, columns) in [(0, 2, 1), (4, 0, 1), (4, 2, 0), (12, 5, 1), (usize::MAX, 1, 1)] {
             assert_eq!(BlockGroup::of_shards(data, parity, columns), None);
         }

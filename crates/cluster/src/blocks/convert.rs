@@ -28,7 +28,7 @@ impl Inner {
         of_file.or_else(|| map.scheme_in(self.volume, tier)).ok_or_else(unknown_volume)
     }
 
-    /// Whether a block is in copies or in shards as a new block of its length would be on its tier.
+    /// Whether a block is in as many copies or shards as a new block of its length would be on its tier.
     pub(super) fn has_wanted_scheme(
         &self,
         map: &ClusterMap,
@@ -39,9 +39,13 @@ impl Inner {
             return true;
         }
         let Ok(scheme) = self.scheme_on(map, info.group.tier(), scheme) else { return true };
-        let wanted = self.shards_for(scheme, u64::from(info.len));
-        let wanted = wanted.map_or((0, 0), |scheme| (scheme.data(), scheme.shards()));
-        wanted == (info.group.data_shards(), info.group.all_shards())
+        let copies = info.group.wanted_copies(map.original_copies(self.volume));
+        match self.shards_for(scheme, u64::from(info.len)) {
+            Some(shards) => {
+                (shards.data(), shards.shards()) == (info.group.data_shards(), info.group.all_shards())
+            }
+            None => !info.group.is_sharded() && copies == scheme.copies(),
+        }
     }
 
     /// Stores a whole block on a tier as a new block would be stored there.
@@ -65,14 +69,19 @@ impl Inner {
             _ => stored,
         };
         if whole {
-            self.prove(id, &stored, info.len)?;
+            self.prove((id, info.len), &stored, map.original_copies(self.volume))?;
         }
         Ok(stored)
     }
 
     /// Checks that each brick of a group has all of what it should have: it reads that from its disk and
     /// checks every byte.
-    fn prove(self: &Arc<Inner>, id: BlockId, group: &BlockGroup, len: u32) -> Result<(), BlockError> {
+    fn prove(
+        self: &Arc<Inner>,
+        (id, len): (BlockId, u32),
+        group: &BlockGroup,
+        original_copies: u8,
+    ) -> Result<(), BlockError> {
         let wanted = if group.is_sharded() { group.shard_bytes() } else { len };
         let mut calls = Calls::new();
         for brick in group.bricks() {
@@ -92,7 +101,7 @@ impl Inner {
                 Err(error) => return Err(not_kept(brick, error.to_string())),
             }
         }
-        if proven == group.len() && !group.is_short_of(1) {
+        if proven == group.len() && !group.is_short(original_copies) {
             return Ok(());
         }
         Err(BlockError::Unreachable(format!("{proven} of {} bricks have shown block {id}", group.len())))

@@ -17,7 +17,7 @@ impl Inner {
     /// in the group until enough copies are elsewhere.
     pub(super) fn mend(self: &Arc<Inner>, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        let rules = self.rules(&map, info.group.tier())?;
+        let rules = self.rules(&map, &info.group)?;
         if placement::is_whole(&map, self.volume, info.group) {
             return Ok(info.group);
         }
@@ -92,7 +92,7 @@ impl Inner {
         if info.group.is_sharded() {
             return self.rebalance_shards(&map, id, info.group);
         }
-        let rules = self.rules(&map, info.group.tier())?;
+        let rules = self.rules(&map, &info.group)?;
         let mut ideal = self.ideal(&map, info.group.tier(), rules, id);
         ideal
             .retain(|it| info.group.contains(it.brick) || (self.is_good(it.brick) && !self.is_low(it.brick)));

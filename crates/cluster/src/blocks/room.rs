@@ -53,7 +53,7 @@ impl Inner {
             }
         }
         let schemes = map.schemes_in(self.volume, tier);
-        let rules = schemes.filter_map(|scheme| Rules::of_scheme(&map, (self.volume, tier), scheme));
+        let rules = schemes.map(|scheme| Rules::of_scheme(&map, (self.volume, tier), scheme));
         least_room(&nodes, own, rules)
     }
 }

@@ -8,7 +8,7 @@ use super::content::Content;
 use super::gather::Wanted;
 use super::mend::GIVES_UP_COPIES;
 use super::store::{Copying, Target};
-use super::{Inner, names, unknown_volume};
+use super::{Inner, names};
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::{Bytes, BytesMut};
@@ -79,7 +79,7 @@ impl Inner {
         id: BlockId,
         group: BlockGroup,
     ) -> Result<BlockGroup, BlockError> {
-        let rules = Rules::of_group(map, self.volume, &group).ok_or_else(unknown_volume)?;
+        let rules = self.rules(map, &group)?;
         let ideal = self.ideal(map, group.tier(), rules, id);
         let good: Vec<Candidate> =
             ideal.iter().filter(|it| self.is_good(it.brick) && !self.is_low(it.brick)).copied().collect();

@@ -44,7 +44,8 @@ impl Inner {
         if let Some(scheme) = self.shards_for(target.scheme, len) {
             return self.store_shards((map, target), (id, scheme), parts);
         }
-        let rules = self.rules(map, target.tier)?;
+        let copies = target.scheme.copies();
+        let rules = Rules::of_copies(map, (self.volume, target.tier), copies);
         let (ranked, good) = self.ranked(map, target.tier, id);
         let mut copying = Copying::new(self, id, Content::copies(parts), rules, &ranked, good);
         copying.wait_max = target.wait_max;
@@ -56,7 +57,7 @@ impl Inner {
         if group.len() < rules.replica {
             tracing::debug!(block = %id, ?group, "stored with fewer copies than wanted");
         }
-        Ok(group)
+        Ok(group.wanting_copies(copies, map.original_copies(self.volume)))
     }
 
     /// Writes copies of a block to bricks that lack it, as many as possible up to `count`.

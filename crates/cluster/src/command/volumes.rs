@@ -108,11 +108,17 @@ fn check_nodes(
     Ok(())
 }
 
-/// Changes how a volume stores its blocks. The number of copies of short blocks stays, since the metadata
-/// group knows it as the one that blocks are healed to.
+/// Lets blocks of a volume survive another number of losses than at its creation.
+pub(super) fn allow_copies(map: &mut ClusterMap, id: GroupId) -> Applied {
+    let original = volume_mut(map, id)?.replica;
+    map.copies.entry(id).or_insert(original);
+    Ok(Outcome::Done)
+}
+
+/// Changes how a volume stores its blocks.
 pub(super) fn convert(map: &mut ClusterMap, id: GroupId, scheme: BlockScheme, force: bool) -> Applied {
     let name = volume_mut(map, id)?.name.clone();
-    check_conversion(map, id, scheme)?;
+    check_conversion(map, id, scheme, force)?;
     if map.scheme_in(id, Tier::Cold) == Some(scheme) {
         return Err(format!(
             "volume {name} is {scheme} already; `shoal volume convert {name} status` shows the rest"
@@ -122,6 +128,7 @@ pub(super) fn convert(map: &mut ClusterMap, id: GroupId, scheme: BlockScheme, fo
         BlockScheme::Shards(shards) => drop(map.schemes.insert(id, shards)),
         BlockScheme::Copies(_) => drop(map.schemes.remove(&id)),
     }
+    map.copies.entry(id).and_modify(|copies| *copies = scheme.copies());
     check_cold_nodes(map, id, scheme, force)?;
     Ok(Outcome::Done)
 }
@@ -137,7 +144,7 @@ pub(super) fn set_directory_scheme(
     volume_mut(map, id)?;
     set_policy(&mut map.directory_schemes, id, (ino, None), removed);
     let Some(scheme) = scheme else { return Ok(Outcome::Done) };
-    check_conversion(map, id, scheme)?;
+    check_conversion(map, id, scheme, force)?;
     if !set_policy(&mut map.directory_schemes, id, (ino, Some(scheme)), &[]) {
         return Err(format!(
             "{POLICIES_MAX} directories and files have a scheme already; give one to a directory above several of \
@@ -151,20 +158,27 @@ pub(super) fn set_directory_scheme(
 /// Checks that blocks of a volume, which are stored in other schemes, may be stored in this one. A scheme of
 /// shards is replaced by copies first: a brick that repairs a shard by itself takes it to be of the only
 /// scheme.
-fn check_conversion(map: &ClusterMap, id: GroupId, scheme: BlockScheme) -> Result<(), String> {
+fn check_conversion(map: &ClusterMap, id: GroupId, scheme: BlockScheme, force: bool) -> Result<(), String> {
     check_scheme(scheme)?;
     let Some(volume) = map.volumes.get(&id) else { return Ok(()) };
-    let (name, copies) = (&volume.name, volume.replica);
+    let (name, original) = (&volume.name, volume.replica);
+    let now = map.scheme_in(id, Tier::Cold).map_or(original, BlockScheme::copies);
     if map.arbiters.contains_key(&id) {
         return Err(format!(
             "volume {name} has an arbiter, so its blocks stay in {ARBITRATED_COPIES} copies"
         ));
     }
-    if scheme.copies() != copies {
+    if scheme.copies() != original && !map.copies.contains_key(&id) {
         return Err(format!(
-            "a block of volume {name} survives {0} losses, and would survive {1} with {scheme}: that number cannot \
-             be changed; use `replica {copies}` or `redundancy {0}`",
-            copies.saturating_sub(1),
+            "blocks of volume {name} survive {} losses: the node that received this command is too old to change that",
+            original.saturating_sub(1)
+        ));
+    }
+    if scheme.copies() < now && !force {
+        return Err(format!(
+            "a block of volume {name} survives {} losses, and would survive {} with {scheme}; say `force` if that \
+             is enough",
+            now.saturating_sub(1),
             scheme.copies().saturating_sub(1)
         ));
     }
@@ -172,7 +186,7 @@ fn check_conversion(map: &ClusterMap, id: GroupId, scheme: BlockScheme) -> Resul
     if let Some(other) = other {
         return Err(format!(
             "volume {name} has {} already, and cannot have two schemes of shards: convert what is in it to \
-             `replica {copies}` first",
+             `replica {now}` first",
             BlockScheme::Shards(other)
         ));
     }
@@ -228,6 +242,7 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
     map.volumes.remove(&id);
     map.arbiters.remove(&id);
     map.schemes.remove(&id);
+    map.copies.remove(&id);
     map.tiers.remove(&id);
     map.pins.remove(&id);
     map.directory_schemes.remove(&id);

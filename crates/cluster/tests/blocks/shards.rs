@@ -172,7 +172,7 @@ fn write_counts_with_one_shard_more_than_give_it_back_and_no_fewer() {
     world.mem(BrickId(6)).set_down(true);
     let (block, group) = store(&blocks, 1);
     assert_eq!((group.len(), group.contains(BrickId(6))), (5, false));
-    assert!(!blocks.is_whole(group) && group.is_short_of(3));
+    assert!(!blocks.is_whole(group) && group.is_short(3));
     assert_reads(&blocks, 1, group, &block);
     world.mem(BrickId(5)).set_full(true);
     assert!(matches!(blocks.store(id(2), &[block]), Err(BlockError::Unreachable(_) | BlockError::Full)));

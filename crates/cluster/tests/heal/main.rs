@@ -283,7 +283,7 @@ fn losses_that_blocks_survive_are_counted_for_copies_and_shards() {
         let classes = v.server.losses().unwrap().classes.into_iter();
         classes.map(|it| (it.data, it.all, it.survives, it.whole, it.blocks)).collect()
     };
-    assert_eq!(classes(&v), [(0, 0, Some(2), true, 1), (4, 6, Some(2), true, 3)]);
+    assert_eq!(classes(&v), [(0, 3, Some(2), true, 1), (4, 6, Some(2), true, 3)]);
     let away: Vec<BrickId> = long[0].1.bricks().filter(|brick| !copies.contains(*brick)).collect();
     for (count, expected) in [(1, Some(1)), (2, Some(0)), (3, None)] {
         away.iter().take(count).for_each(|brick| v.world.mem(*brick).set_down(true));
@@ -292,7 +292,7 @@ fn losses_that_blocks_survive_are_counted_for_copies_and_shards() {
             shards.map(|class| (class.2, class.4)).collect::<Vec<_>>() == [(expected, 3)]
         });
     }
-    assert!(classes(&v).contains(&(0, 0, Some(2), true, 1)), "its copies are all there");
+    assert!(classes(&v).contains(&(0, 3, Some(2), true, 1)), "its copies are all there");
     let unreadable = v.server.losses().unwrap().unreadable;
     assert_eq!((unreadable.len(), unreadable.contains(&short)), (3, false));
     away.iter().for_each(|brick| v.world.mem(*brick).set_down(false));
@@ -354,6 +354,46 @@ fn volume_of_copies_is_converted_to_shards_and_back_while_a_copy_is_damaged_and_
     v.assert_healed();
     eventually("no shard is left", || {
         v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum::<usize>() == 21 * 3
+    });
+    v.assert_exact();
+    v.assert_consistent();
+}
+
+#[test]
+fn volume_is_converted_to_schemes_that_survive_more_and_fewer_losses() {
+    let mut v = Volume::new(9, 2, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let long: Vec<BlockId> = (0..10).map(|_| v.write(200_000).0).collect();
+    let short: Vec<BlockId> = (0..10).map(|_| v.write(5_000).0).collect();
+    let all: Vec<BlockId> = long.iter().chain(&short).copied().collect();
+    let convert = |v: &Volume, replica, shards| {
+        v.world.change(Command::Convert { volume: VOLUME, replica, shards, force: true });
+        v.server.placement_changed();
+    };
+    let have = |v: &Volume, ids: &[BlockId], bricks| ids.iter().all(|id| v.group(*id).len() == bricks);
+    v.world.change(Command::AllowCopies { volume: VOLUME });
+    convert(&v, 0, Some(Shards { data: 4, parity: 3 }));
+    eventually("long blocks are in shards, short ones in as many copies as survive three losses", || {
+        have(&v, &long, 7) && have(&v, &short, 4)
+    });
+    let new = [v.write(5_000).0, v.write(200_000).0];
+    assert_eq!(new.map(|id| v.group(id).len()), [4, 7]);
+    // Two bricks are lost, more than a block of the old scheme would survive.
+    let lost = vec![BrickId(1), BrickId(2)];
+    lost.iter().for_each(|brick| v.world.mem(*brick).wipe());
+    v.world.change(Command::Lose { volume: VOLUME, bricks: lost });
+    v.server.placement_changed();
+    v.assert_healed();
+    convert(&v, 3, None);
+    eventually("all blocks are in three copies", || have(&v, &all, 3) && have(&v, &new, 3));
+    assert!(v.group(long[0]).wanted_copies(2) == 3 && v.server.schemes().unwrap().len() == 1);
+    v.assert_healed();
+    convert(&v, 2, None);
+    eventually("all blocks are in two copies", || have(&v, &all, 2) && have(&v, &new, 2));
+    let now = v.group(long[0]);
+    assert_eq!(Some(now), BlockGroup::new(now.bricks()), "it is as before the first conversion");
+    v.assert_healed();
+    eventually("nothing else is left", || {
+        v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum::<usize>() == 22 * 2
     });
     v.assert_exact();
     v.assert_consistent();

@@ -50,7 +50,8 @@ struct Run {
     scale: usize,
     /// So many bricks stay in use.
     active_min: usize,
-    converts_to: Option<Shards>,
+    /// A scheme of shards, and the copies of a block that is converted back.
+    converts_to: Option<(Shards, u8)>,
 }
 
 impl Run {
@@ -116,15 +117,15 @@ impl Run {
             }
             Step::Rebalance => self.v.server.rebalance(),
             Step::Convert => {
-                let Some(shards) = self.converts_to else { return };
+                let Some((shards, replica)) = self.converts_to else { return };
                 let shards = Some(shards).filter(|_| !self.v.world.map.read().schemes.contains_key(&VOLUME));
-                self.v.world.change(Command::Convert { volume: VOLUME, replica: 3, shards, force: true });
+                self.v.world.change(Command::Convert { volume: VOLUME, replica, shards, force: true });
                 self.v.server.placement_changed();
             }
             Step::SetScheme => {
                 let (volume, ino, removed, force) = (VOLUME, InodeId::ROOT, Vec::new(), true);
                 let has_one = self.v.world.map.read().directory_schemes.contains_key(&VOLUME);
-                let Some(shards) = self.converts_to else { return };
+                let Some((shards, _)) = self.converts_to else { return };
                 let scheme = (!has_one).then_some(BlockScheme::Shards(shards));
                 self.v.world.change(Command::SetDirectoryScheme { volume, ino, scheme, removed, force });
                 self.v.server.placement_changed();
@@ -178,7 +179,17 @@ proptest! {
         steps in prop::collection::vec(step(), 5..40)
     ) {
         let v = Volume::new(7, 3, &[1, 2, 3, 4, 5, 6, 7]);
-        let converts_to = Some(Shards { data: 3, parity: 2 });
+        let converts_to = Some((Shards { data: 3, parity: 2 }, 3));
+        Run { v, away: None, lost: 0, scale: 200, active_min: 5, converts_to }.all(steps);
+    }
+
+    #[test]
+    fn nothing_is_lost_while_the_number_of_losses_changes_that_blocks_survive(
+        steps in prop::collection::vec(step(), 5..40)
+    ) {
+        let v = Volume::new(7, 2, &[1, 2, 3, 4, 5, 6, 7]);
+        v.world.change(Command::AllowCopies { volume: VOLUME });
+        let converts_to = Some((Shards { data: 3, parity: 2 }, 4));
         Run { v, away: None, lost: 0, scale: 200, active_min: 5, converts_to }.all(steps);
     }
 }

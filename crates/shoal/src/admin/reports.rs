@@ -281,6 +281,9 @@ pub struct LossClassReport {
     pub hot: bool,
     /// Data shards and parity shards of each block; none if they are in copies.
     pub shards: Option<(u8, u8)>,
+    /// Copies of each block; 0 if they are in shards.
+    #[serde(default)]
+    pub copies: u8,
     /// How many further losses they survive; none: they cannot be read now.
     pub survives: Option<u8>,
     /// Whether they lack nothing.
@@ -382,6 +385,9 @@ pub struct SchemeOfReport {
 pub struct SchemeReport {
     /// Data shards and parity shards of each block; none if they are in copies.
     pub shards: Option<(u8, u8)>,
+    /// Copies of each block; 0 if they are in shards.
+    #[serde(default)]
+    pub copies: u8,
     /// Their number.
     pub blocks: u64,
     /// Their length, each byte counted once.

@@ -128,7 +128,7 @@ impl Subject {
         Ok(Subject {
             volume: wanted.name.clone(),
             id: group.to_string(),
-            bricks: Bricks::some(bricks, usize::from(wanted.replica)),
+            bricks: Bricks::some(bricks, wanted.replica),
             mismatch: (found != Some(group.0)).then(|| "the metadata is that of another volume".to_owned()),
             store: Box::new(store),
             _lock: Box::new(dir),

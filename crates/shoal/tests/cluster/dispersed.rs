@@ -139,7 +139,7 @@ fn volume_is_converted_to_shards_and_back_while_it_is_written_and_its_leader_die
     let mount = cluster.mount();
     write_large(&cluster, NODES, mount.path());
     let refused = convert(&cluster, "disperse 5 redundancy 1");
-    assert!(refused.to_string().contains("redundancy 2"), "{refused}");
+    assert!(refused.to_string().contains("would survive 1"), "{refused}");
 
     let load = Load::start(mount.path(), "load");
     load.advance(20);
@@ -153,15 +153,17 @@ fn volume_is_converted_to_shards_and_back_while_it_is_written_and_its_leader_die
     load.advance(20);
     check_large(mount.path());
 
-    assert!(convert(&cluster, "replica 3").to_string().contains("success"));
+    // Back to copies, and to more of them than the volume was created with.
+    assert!(convert(&cluster, "replica 4").to_string().contains("success"));
     wait_converted(&cluster, false);
+    assert!(info(&cluster).contains("Copies of each block: 4"));
     let (expected, stall) = load.stop();
     println!("a volume converted twice, its leader killed: longest call {stall:?}");
     expected.check();
     check_large(mount.path());
     mount.unmount();
-    let refused = convert(&cluster, "replica 3");
-    assert!(refused.to_string().contains("is replica 3 already"), "{refused}");
+    let refused = convert(&cluster, "replica 4");
+    assert!(refused.to_string().contains("is replica 4 already"), "{refused}");
     cluster.stop(2);
     cluster.fsck(2);
 }

@@ -60,7 +60,7 @@ fn survived(losses: &LossesReport) -> String {
             (Some(losses), false) => losses.to_string(),
         };
         let tier = if class.hot { ", hot" } else { "" };
-        let stored = format!("{}{tier}", scheme(class.shards));
+        let stored = format!("{}{tier}", scheme(class.shards, class.copies));
         table.row(&[&stored, &survives, &class.blocks, &show::bytes(class.bytes)]);
     }
     let _ = writeln!(text, "\n{}", table.render(true));
@@ -74,8 +74,14 @@ fn survived(losses: &LossesReport) -> String {
     text
 }
 
-fn scheme(shards: Option<(u8, u8)>) -> String {
-    shards.map_or("copies".to_owned(), |(data, parity)| format!("{data} + {parity} shards"))
+/// `copies`: 0 if an older server does not say how many.
+fn scheme(shards: Option<(u8, u8)>, copies: u8) -> String {
+    match (shards, copies) {
+        (Some((data, parity)), _) => format!("{data} + {parity} shards"),
+        (None, 0) => "copies".into(),
+        (None, 1) => "1 copy".into(),
+        (None, copies) => format!("{copies} copies"),
+    }
 }
 
 /// `volume rebalance NAME status`.
@@ -96,7 +102,8 @@ pub fn rebalance(report: &RebalanceReport) -> String {
 pub fn conversion(report: &ConversionReport) -> String {
     let mut table = Table::new(&["Blocks in", ">Number", ">Size", ">To convert"]);
     for scheme in &report.schemes {
-        table.row(&[&self::scheme(scheme.shards), &scheme.blocks, &show::bytes(scheme.bytes), &scheme.left]);
+        let stored = self::scheme(scheme.shards, scheme.copies);
+        table.row(&[&stored, &scheme.blocks, &show::bytes(scheme.bytes), &scheme.left]);
     }
     let left: u64 = report.schemes.iter().map(|scheme| scheme.left).sum();
     let state = if left == 0 { "completed" } else { "in progress" };

@@ -305,8 +305,9 @@ web       300  1.00 GiB      900         0  completed",
 
 #[test]
 fn conversion_shows_what_is_stored_in_which_way_and_what_is_left() {
-    let scheme = |shards, blocks, left| SchemeReport { shards, blocks, bytes: blocks << 20, left };
-    let schemes = vec![scheme(None, 40, 30), scheme(Some((4, 2)), 9, 0)];
+    let scheme =
+        |shards, copies, blocks, left| SchemeReport { shards, copies, blocks, bytes: blocks << 20, left };
+    let schemes = vec![scheme(None, 3, 40, 30), scheme(Some((4, 2)), 0, 9, 0)];
     let of = |path: Option<&str>, inode, scheme: &str| DirectoryScheme {
         path: path.map(str::to_owned),
         inode,
@@ -323,7 +324,7 @@ inode 8, which was removed, or was not found: replica 3
 
 Blocks in     Number       Size  To convert
 -------------------------------------------
-copies            40  40.00 MiB          30
+3 copies          40  40.00 MiB          30
 4 + 2 shards       9   9.00 MiB           0",
     );
 }
@@ -360,6 +361,7 @@ fn heal_info_shows_what_blocks_survive_and_names_those_that_cannot_be_read() {
     let class = |shards, survives, whole, blocks| LossClassReport {
         hot: shards == Some((2, 1)),
         shards,
+        copies: if shards.is_some() { 0 } else { 3 },
         survives,
         whole,
         blocks,
@@ -396,7 +398,7 @@ Number of blocks to heal: 31
 
 Blocks in          Survive further losses  Number        Size
 -------------------------------------------------------------
-copies             2 (whole)                    7    7.00 MiB
+3 copies           2 (whole)                    7    7.00 MiB
 4 + 2 shards       UNREADABLE NOW               1    1.00 MiB
 4 + 2 shards       0                           30   30.00 MiB
 4 + 2 shards       2 (whole)                  400  400.00 MiB

@@ -73,11 +73,12 @@ Examples:
   shoal volume top web write-perf";
 
 const CONVERT_HELP: &str = "\
-A block survives as many losses afterwards as before: `replica 3` becomes `disperse N redundancy 2`. Its new
-copies or shards are complete, and were read back, before the old ones are deleted.
+The new copies or shards of a block are complete, and were read back, before the old ones are deleted.
+`force`: also if blocks survive fewer losses then, or several copies or shards of a block are on one node.
 
 Examples:
   shoal volume convert web disperse 6 redundancy 2
+  shoal volume convert web disperse 12 redundancy 4
   shoal volume convert web status
   shoal volume convert web replica 3";
 
@@ -286,8 +287,8 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Changes a volume from copies to shards, or back, while it is used. Blocks that it has are stored anew
-    /// in the background, at most as fast as heal.bytes-per-second
+    /// Changes a volume from copies to shards, back, or to another number of copies, while it is used. Blocks
+    /// that it has are stored anew in the background, at most as fast as heal.bytes-per-second
     #[command(
         override_usage = "shoal volume convert NAME replica N | disperse N redundancy M [force]\n       \
                           shoal volume convert NAME status",

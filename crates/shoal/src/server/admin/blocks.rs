@@ -123,6 +123,7 @@ impl ServerContext {
             };
         let report = |scheme: SchemeUse| SchemeReport {
             shards: (scheme.data > 0).then(|| (scheme.data, scheme.all.saturating_sub(scheme.data))),
+            copies: if scheme.data > 0 { 0 } else { scheme.all },
             blocks: scheme.blocks,
             bytes: scheme.bytes,
             left: scheme.unwanted_blocks,
@@ -211,6 +212,7 @@ fn losses_report(losses: Losses) -> LossesReport {
     let report = |class: LossClass| LossClassReport {
         hot: class.hot,
         shards: (class.data > 0).then(|| (class.data, class.all.saturating_sub(class.data))),
+        copies: if class.data > 0 { 0 } else { class.all },
         survives: class.survives,
         whole: class.whole,
         blocks: class.blocks,

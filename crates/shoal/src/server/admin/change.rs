@@ -10,7 +10,7 @@ use crate::limits::NODE_REPLY_WAIT_MAX;
 use shoal_cluster::options::OP_VERSION;
 use shoal_cluster::{Command, Outcome, Shards, Tolerance};
 use shoal_net::{Authority, Role};
-use shoal_types::{GroupId, NodeId, Timestamp};
+use shoal_types::{BlockScheme, GroupId, NodeId, Timestamp};
 use shoal_wire::OPS_VERSION;
 use std::path::PathBuf;
 
@@ -59,7 +59,9 @@ impl ServerContext {
             R::Convert { name, replica, shards, force } => {
                 let shards = shards.map(Shards::from);
                 self.check_no_other_scheme(&name, shards)?;
-                Command::Convert { volume: id(&name)?, replica, shards, force }
+                let command = Command::Convert { volume: id(&name)?, replica, shards, force };
+                self.allow_copies(id(&name)?, BlockScheme::new(replica, shards), &command)?;
+                command
             }
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),

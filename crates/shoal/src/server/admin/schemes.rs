@@ -4,7 +4,7 @@ use super::super::calls::{NodeReply, NodeRequest};
 use super::super::context::ServerContext;
 use super::names;
 use crate::admin::{DirectoryScheme, SchemeOfReport, SchemeStep};
-use shoal_cluster::Command;
+use shoal_cluster::{Command, Outcome, apply};
 use shoal_meta::PolicyState;
 use shoal_types::{BlockScheme, GroupId, InodeId, Tier};
 
@@ -38,7 +38,9 @@ impl ServerContext {
                 let scheme = BlockScheme::new(replica, shards.map(Into::into));
                 self.check_no_other_scheme(name, scheme.shards())?;
                 let set = Some(scheme);
-                self.decide(&Command::SetDirectoryScheme { volume, ino, scheme: set, removed, force })?;
+                let command = Command::SetDirectoryScheme { volume, ino, scheme: set, removed, force };
+                self.allow_copies(volume, scheme, &command)?;
+                self.decide(&command)?;
                 Some((ino, scheme))
             }
         };
@@ -48,6 +50,25 @@ impl ServerContext {
             inherited_from: self.inherited_from(volume, ino, nearest),
             of_volume: map.scheme_in(volume, Tier::Cold).map_or_else(String::new, |it| it.to_string()),
         })
+    }
+
+    /// Lets blocks of a volume survive another number of losses than at its creation, if a command needs that
+    /// and is not refused for another reason.
+    pub(super) fn allow_copies(
+        &self,
+        volume: GroupId,
+        scheme: BlockScheme,
+        command: &Command,
+    ) -> Result<(), String> {
+        let map = self.view.map();
+        if scheme.copies() == map.original_copies(volume) || map.copies.contains_key(&volume) {
+            return Ok(());
+        }
+        let allow = Command::AllowCopies { volume };
+        if let (_, Outcome::Refused(why)) = apply(&apply(&map, &allow).0, command) {
+            return Err(why);
+        }
+        self.decide(&allow).map(drop)
     }
 
     /// The directories and files of a volume that have a scheme of their own.

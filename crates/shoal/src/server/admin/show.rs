@@ -6,7 +6,7 @@ use super::names;
 use crate::admin::*;
 use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
 use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Tolerance, Volume};
-use shoal_types::{GroupId, NodeId, Timestamp};
+use shoal_types::{BlockScheme, GroupId, NodeId, Tier, Timestamp};
 use std::collections::BTreeMap;
 
 type Reports = BTreeMap<NodeId, Report>;
@@ -87,7 +87,7 @@ impl ServerContext {
                 name: volume.name.clone(),
                 id: id.to_string(),
                 state: state(volume),
-                replica: volume.replica,
+                replica: map.scheme_in(id, Tier::Cold).map_or(volume.replica, BlockScheme::copies),
                 shards: map.schemes.get(&id).map(|shards| (shards.data, shards.parity)),
                 created: seconds(volume.created),
                 bricks: map.bricks_of(id).map(place).collect(),
