@@ -20,7 +20,7 @@ use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::{
     BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, XattrName, limits,
 };
-use shoal_wire::{BlockError, ExtentsReply, Found, Prefetch, Question};
+use shoal_wire::{BlockError, ExtentsReply, Found, Prefetch, Query};
 use std::cell::Cell;
 
 /// The content of holes.
@@ -535,7 +535,7 @@ fn readdir_huge(
     let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
     let ticket = session.context.state.lock().core.ticket();
     let bytes_max = HUGE_PAGE_BYTES as u64;
-    let (reply, request) = session.fetcher.ask(Question::List { dir, after, prefetch, bytes_max })?;
+    let (reply, request) = session.fetcher.read(Query::List { dir, after, prefetch, bytes_max })?;
     let Found::List(page) = reply.found else { return Err(session.context.confused().into()) };
     // Installed under one hold of the lock, before any of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());

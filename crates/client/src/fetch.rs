@@ -17,8 +17,8 @@ use shoal_runtime::planted::mistake;
 use shoal_runtime::time::Instant;
 use shoal_types::{Cookie, Errno, InodeId, Name};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Found, ListReply, MOVES, MetaError, Prefetch, Question, Token,
-    Want, wait_for,
+    Acquire, AcquireReply, Found, ListReply, MOVES, MetaError, Prefetch, Query, ReadReply, ReadRequest,
+    Token, Want, wait_for,
 };
 use std::sync::Arc;
 
@@ -99,13 +99,12 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Asks the leader, and waits for the reply.
-    pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
+    /// Reads at the leader, and waits for the reply.
+    pub(crate) fn read(&self, query: Query) -> Result<(ReadReply, Request<'_>), Errno> {
         self.attempts(|token, below| {
-            let _waits =
-                waits(Hop::Metadata, || token.request_name(self.context.id, &format!("{question:?}")));
-            let ask = Ask { session: self.context.id, token, below, question: question.clone() };
-            wait_for(|done| self.context.transport.meta.ask(ask, done))
+            let _waits = waits(Hop::Metadata, || token.request_name(self.context.id, &format!("{query:?}")));
+            let request = ReadRequest { session: self.context.id, token, below, query: query.clone() };
+            wait_for(|done| self.context.transport.meta.read(request, done))
         })
     }
 
@@ -136,7 +135,7 @@ impl Fetcher {
     fn fetch_inode(&self, ino: InodeId) -> Result<Fetched<'_>, Errno> {
         self.context.counters.lookups.add(1);
         let ticket = self.ticket();
-        let (reply, request) = self.ask(Question::Inode(ino))?;
+        let (reply, request) = self.read(Query::Inode(ino))?;
         let Found::Inode(record) = reply.found else { return Err(self.context.confused()) };
         self.context.groups.learn_records([&*record]);
         Ok(taken((request, ticket), reply.term, reply.exclusive, move |core| {
@@ -147,7 +146,7 @@ impl Fetcher {
     fn fetch_name(&self, dir: InodeId, name: Name) -> Result<Fetched<'_>, Errno> {
         self.context.counters.lookups.add(1);
         let ticket = self.ticket();
-        let (reply, request) = self.ask(Question::Lookup { dir, name: name.clone() })?;
+        let (reply, request) = self.read(Query::Lookup { dir, name: name.clone() })?;
         let Found::Lookup(found) = reply.found else { return Err(self.context.confused()) };
         self.context.groups.learn_records(found.found.iter().map(|(_, record)| record));
         let install = move |core: &mut Core| core.install_name(ticket, dir, &name, found.found);
@@ -170,7 +169,7 @@ impl Fetcher {
             self.context.counters.listings.add(1);
             let prefetch = if budget > 0 { Prefetch::Contents } else { Prefetch::Attributes };
             let bytes_max = LIST_PAGE_BYTES as u64;
-            let (reply, request) = self.ask(Question::List { dir, after, prefetch, bytes_max })?;
+            let (reply, request) = self.read(Query::List { dir, after, prefetch, bytes_max })?;
             let Found::List(ListReply { entries, end }) = reply.found else {
                 return Err(self.context.confused());
             };
@@ -203,8 +202,8 @@ impl Fetcher {
     fn fetch_extents(&self, ino: InodeId, start: u64) -> Result<Fetched<'_>, Errno> {
         self.context.counters.lookups.add(1);
         let ticket = self.ticket();
-        let question = Question::Extents { ino, start, end: u64::MAX, count_max: EXTENTS_PAGE as u64 };
-        let (reply, request) = self.ask(question)?;
+        let query = Query::Extents { ino, start, end: u64::MAX, count_max: EXTENTS_PAGE as u64 };
+        let (reply, request) = self.read(query)?;
         let Found::Extents(found) = reply.found else { return Err(self.context.confused()) };
         self.context.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));
         let install = move |core: &mut Core| core.install_extents(ticket, ino, start, found);
@@ -260,7 +259,7 @@ fn taken<'a>(
     install: impl FnOnce(&mut Core) + 'a,
 ) -> Fetched<'a> {
     let install = move |core: &mut Core| {
-        let counts = core.rights.term == term || mistake("count answers of an earlier leader");
+        let counts = core.rights.term == term || mistake("cache replies of an earlier leader");
         if counts {
             core.install_exclusive(ticket, &exclusive);
             install(core);

@@ -35,7 +35,7 @@ impl Shipper {
             state.core.alive()?;
             state.core.seal()
         };
-        if mistake("say at once that it is durable") {
+        if mistake("complete fsync at once") {
             return Ok(());
         }
         self.wait_committed(seq)

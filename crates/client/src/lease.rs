@@ -38,7 +38,7 @@ impl Lease {
 
     /// Whether caches may be used.
     pub(crate) fn holds(&self) -> bool {
-        self.left() > Duration::ZERO || mistake("answer from caches without a lease")
+        self.left() > Duration::ZERO || mistake("serve from caches without a lease")
     }
 
     /// For how long it lasts unless it is renewed.

@@ -192,7 +192,7 @@ impl RecallWorker {
     fn reclaim(&self, term: u64) {
         let mut said = self.locks.reclaim(term, RECLAIM_PART);
         said.extend(self.context.state.lock().core.reclaim(term, RECLAIM_PART));
-        if mistake("tell a new leader nothing") {
+        if mistake("reclaim no rights") {
             said.drain(..said.len() - 1);
         }
         let parts = said.len();
@@ -216,21 +216,21 @@ impl RecallWorker {
 
     /// Carries out a recall of a term and acknowledges it, unless the session ends.
     fn carry_out(&self, term: u64, recall: &Recall) {
-        let overtakes = mistake("let a recall overtake the answer that it takes back");
+        let overtakes = mistake("let a recall overtake the reply that it invalidates");
         if !overtakes && !self.context.tokens.wait(&recall.after, Instant::now() + ANSWER_WAIT_MAX) {
             tracing::warn!(
                 recall = recall.id,
                 "a reply that was sent before a recall has not arrived; it will be ignored"
             );
         }
-        if mistake("acknowledge a recall without carrying it out") {
+        if mistake("acknowledge a recall without invalidating") {
             return self.acknowledge(term, Ack { id: recall.id, ..Ack::default() });
         }
         let mut stale: Vec<Stale> = Vec::new();
         let mut ack = loop {
             let needed = self.begin_recall(recall);
             let drops = recall.items.iter().any(|item| matches!(item, Item::Drop { .. }));
-            let hasty = !drops && mistake("give back what is not committed");
+            let hasty = !drops && mistake("release rights before the commit");
             if !hasty && self.shipper.wait_for_commit(needed).is_err() {
                 return;
             }
@@ -244,7 +244,7 @@ impl RecallWorker {
                 kernel.forget(&stale);
             }
         }
-        if mistake("do not say what is open") {
+        if mistake("do not report open files to a recall") {
             ack.refers.clear();
         }
         if self.mapping_locks.request_of_created(&self.locks).is_err() {

@@ -112,7 +112,7 @@ impl Shipper {
             state.core.alive()?;
             let core = &mut state.core;
             let stored = core.journal.next_blocks().iter().all(|id| core.blocks.is_stored(*id));
-            if stored || mistake("name a block before it is stored") {
+            if stored || mistake("commit a block before it is stored") {
                 return Ok(core.journal.take_sealed());
             }
             if !wait {
@@ -149,7 +149,7 @@ impl Shipper {
         for op in &mut sealed.ops {
             if let Op::Write { declare: Some((id, info)), .. } = op {
                 // A block without a group could never be found again.
-                let early = || mistake("name a block before it is stored").then(BlockGroup::default);
+                let early = || mistake("commit a block before it is stored").then(BlockGroup::default);
                 let place = self.context.groups.own(*id).or_else(early);
                 info.group = place.expect("a durable block of this session has a place");
                 declared.push(*id);

@@ -10,7 +10,7 @@ use shoal_runtime::sync::Condvar;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
-use shoal_wire::{Ask, Found, Prefetch, Question, WalkReply, wait_for};
+use shoal_wire::{Found, Prefetch, Query, ReadRequest, WalkReply, wait_for};
 use std::sync::Arc;
 
 /// Prefetches for a session.
@@ -62,19 +62,20 @@ impl Walker {
         }
     }
 
-    /// Requests some directories and installs those that arrive. A failure is left to the call that needs
+    /// Reads some directories ahead and installs those that arrive. A failure is left to the call that needs
     /// them.
     fn fetch_ahead(&self, ahead: &Ahead) {
         self.context.counters.walks.add(1);
         let request = self.context.tokens.begin();
-        let question = Question::Walk {
+        let query = Query::Walk {
             dirs: ahead.dirs.clone(),
             prefetch: if ahead.contents { Prefetch::Contents } else { Prefetch::Attributes },
             bytes_target: WALK_REPLY_BYTES_TARGET as u64,
             bytes_max: LIST_PAGE_BYTES as u64,
         };
-        let ask = Ask { session: self.context.id, token: request.token, below: request.below, question };
-        let reply = match wait_for(|done| self.context.transport.meta.ask(ask, done)) {
+        let (session, token, below) = (self.context.id, request.token, request.below);
+        let walk = ReadRequest { session, token, below, query };
+        let reply = match wait_for(|done| self.context.transport.meta.read(walk, done)) {
             Ok(reply) => reply,
             Err(error) => {
                 tracing::debug!(%error, "a prefetch failed");

@@ -9,7 +9,7 @@ use relay::{Relay, Transport};
 use shoal_client::{Caller, Client, Options, Replicas, Wait};
 use shoal_meta::Server;
 use shoal_types::{InodeId, NodeId};
-use shoal_wire::{Ask, AskReply, Done, MetaError, MetaService, Token};
+use shoal_wire::{Done, MetaError, MetaService, ReadReply, ReadRequest, Token};
 use std::sync::Arc;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -26,13 +26,13 @@ impl Transport for Lossy {
         &self.server
     }
 
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
         let mut tokens = self.tokens.lock();
-        tokens.push(ask.token);
+        tokens.push(request.token);
         let lost = tokens.len() == 1;
         drop(tokens);
         let back = move |answer| done(if lost { Err(lost_connection()) } else { answer });
-        self.server.ask(ask, Box::new(back));
+        self.server.read(request, Box::new(back));
     }
 }
 
@@ -58,7 +58,7 @@ fn retried_request_has_a_new_token_so_that_no_recall_waits_for_a_lost_reply() {
     let client = client.expect("a session");
     assert_eq!(client.lookup(Wait::Allowed, InodeId::ROOT, b"missing"), Ok(None));
     let tokens = transport.0.tokens.lock().clone();
-    assert!(tokens.len() >= 2, "the question was asked again: {tokens:?}");
+    assert!(tokens.len() >= 2, "the request was sent again: {tokens:?}");
     assert_ne!(tokens[0], tokens[1]);
     client.create(Wait::Allowed, &CALLER, InodeId::ROOT, b"made", 0o100644, 0).expect("made");
     client.close().expect("closed");

@@ -10,7 +10,7 @@ use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_namespace::RenameFlags;
 use shoal_types::{Cookie, InodeId};
-use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
+use shoal_wire::{Done, MetaService, Query, ReadReply, ReadRequest};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ impl Transport for Delayed {
         &self.server
     }
 
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let hook = match ask.question {
-            Question::Inode(_) => self.hook.lock().take(),
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let hook = match request.query {
+            Query::Inode(_) => self.hook.lock().take(),
             _ => None,
         };
-        let Some(hook) = hook else { return self.server.ask(ask, done) };
+        let Some(hook) = hook else { return self.server.read(request, done) };
         let server = self.server.clone();
         std::thread::spawn(move || {
             hook();
-            server.ask(ask, done);
+            server.read(request, done);
         });
     }
 }

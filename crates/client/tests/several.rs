@@ -16,7 +16,7 @@ use shoal_client::{Caller, Client, Failure, KernelCache, Options, Stale, Wait};
 use shoal_meta::Server;
 use shoal_namespace::{RenameFlags, SetAttr};
 use shoal_types::{Cookie, Errno, FileKind, InodeId, SessionId};
-use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
+use shoal_wire::{Done, MetaService, Query, ReadReply, ReadRequest};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -708,10 +708,10 @@ impl Transport for Late {
         &self.server
     }
 
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let late = matches!(ask.question, Question::List { .. }) && self.is_it();
-        let spoil = move |reply: AskReply| AskReply { term: reply.term + u64::from(late), ..reply };
-        self.server.ask(ask, Box::new(move |answer| done(answer.map(spoil))));
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let late = matches!(request.query, Query::List { .. }) && self.is_it();
+        let spoil = move |reply: ReadReply| ReadReply { term: reply.term + u64::from(late), ..reply };
+        self.server.read(request, Box::new(move |answer| done(answer.map(spoil))));
     }
 }
 

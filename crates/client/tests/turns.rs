@@ -7,7 +7,7 @@ mod support;
 use relay::{Listener, Relay};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_types::{FileKind, InodeId};
-use shoal_wire::Question;
+use shoal_wire::Query;
 use std::sync::Arc;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -17,7 +17,7 @@ const TURNS: usize = 40;
 
 /// Requests that are made while names are created in turn. `looks`: each turn begins with a GETATTR of the
 /// directory, as from a kernel whose attributes were invalidated.
-fn asked_in_turns(looks: bool) -> Vec<Question> {
+fn asked_in_turns(looks: bool) -> Vec<Query> {
     let (_dir, bricks, server) = relay::server();
     let transport = Arc::new(Relay(Listener::new(server.clone())));
     let clients = [0, 1]
@@ -53,7 +53,7 @@ fn asked_in_turns(looks: bool) -> Vec<Question> {
 #[test]
 fn clients_that_create_in_turn_look_up_names_and_do_not_list() {
     let asked = asked_in_turns(false);
-    let names = asked.iter().filter(|question| matches!(question, Question::Lookup { .. })).count();
+    let names = asked.iter().filter(|query| matches!(query, Query::Lookup { .. })).count();
     assert_eq!(names, asked.len(), "{asked:?}");
     assert!(names <= TURNS, "{names} questions for {TURNS} names");
 }
@@ -61,8 +61,8 @@ fn clients_that_create_in_turn_look_up_names_and_do_not_list() {
 #[test]
 fn earlier_use_of_a_directory_does_not_cause_a_listing_for_one_name() {
     let asked = asked_in_turns(true);
-    let others = |question: &&Question| !matches!(question, Question::Lookup { .. } | Question::Inode(_));
-    let listed: Vec<&Question> = asked.iter().filter(others).collect();
+    let others = |query: &&Query| !matches!(query, Query::Lookup { .. } | Query::Inode(_));
+    let listed: Vec<&Query> = asked.iter().filter(others).collect();
     assert!(listed.is_empty(), "{listed:?}");
     assert!(asked.len() <= 2 * TURNS, "{} questions for {TURNS} names", asked.len());
 }

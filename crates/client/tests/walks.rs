@@ -8,7 +8,7 @@ use relay::{Listener, Relay, Transport};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_types::{Cookie, FileKind, InodeId};
-use shoal_wire::{Ask, AskReply, Done, MetaError, MetaService, Question};
+use shoal_wire::{Done, MetaError, MetaService, Query, ReadReply, ReadRequest};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -359,12 +359,12 @@ impl Transport for Late {
         &self.0
     }
 
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let is_walk = matches!(ask.question, Question::Walk { .. });
-        let back = move |answer: Result<AskReply, MetaError>| {
-            done(answer.map(|reply| AskReply { term: reply.term + u64::from(is_walk), ..reply }));
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let is_walk = matches!(request.query, Query::Walk { .. });
+        let back = move |answer: Result<ReadReply, MetaError>| {
+            done(answer.map(|reply| ReadReply { term: reply.term + u64::from(is_walk), ..reply }));
         };
-        self.0.ask(ask, Box::new(back));
+        self.0.read(request, Box::new(back));
     }
 }
 

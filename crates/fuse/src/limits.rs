@@ -127,15 +127,15 @@ pub const SIZE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it is checked whether the kernel has the right size.
 pub const SIZE_LOOK_EVERY: Duration = Duration::from_micros(200);
 /// A recall waits until local writes in flight to its files have arrived, for this long at most.
-pub const ASK_WAIT_MAX: Duration = Duration::from_millis(100);
+pub const WRITERS_WAIT_MAX: Duration = Duration::from_millis(100);
 /// A recall waits this long for a file while local changes wait for other clients. They may hold the inode
 /// lock, and then no write is in flight. Longer than a write takes to arrive.
-pub const ASK_PATIENCE: Duration = Duration::from_millis(5);
+pub const WRITERS_PATIENCE: Duration = Duration::from_millis(5);
 /// How often it is checked whether a writer waits at the gate of a file.
-pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
+pub const WRITERS_POLL_EVERY: Duration = Duration::from_micros(500);
 /// Threads that revoke write permits for one recall: each may have to wait for a write in
 /// flight.
-pub const ASK_THREADS: usize = 4;
+pub const GETATTR_THREADS: usize = 4;
 /// Replies with the size of a file wait while the file settles, for this long at most: invalidating its pages
 /// may wait for readers.
 pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(250);

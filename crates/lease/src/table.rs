@@ -138,7 +138,7 @@ struct Session {
     /// Requests whose replies may be in flight.
     answered: BTreeSet<Token>,
     /// It has not declared yet what it held under the last leader.
-    undeclared: bool,
+    reclaiming: bool,
 }
 
 /// A recall that is not acknowledged.

@@ -30,7 +30,7 @@ pub(crate) fn run<M: Machine>(
             let bytes = applying_bytes(&entry);
             let begun = Instant::now();
             let at = (entry.index, entry.term);
-            if mistake("say that it is applied before it is") {
+            if mistake("report commands as applied too early") {
                 core.set_applied(entry.index);
                 shoal_runtime::thread::sleep(SLOW_STORE);
             }

@@ -295,7 +295,7 @@ impl<M: Machine> Driver<M> {
             self.confirmed(&state);
         }
         self.hand_over(ready.take_committed_entries())?;
-        let sync = ready.must_sync() && !mistake("answer before the log is flushed");
+        let sync = ready.must_sync() && !mistake("acknowledge before the log is flushed");
         let (entries, hard) = (ready.take_entries(), ready.hs().cloned());
         if !entries.is_empty() || hard.is_some() {
             let begun = Instant::now();

@@ -76,7 +76,7 @@ impl Leases {
 
     /// This replica leads in a new term, with these sessions, which have to reclaim their rights.
     pub(crate) fn adopt(&self, term: u64, sessions: impl Iterator<Item = SessionId>) {
-        let table = match mistake("do not wait for what sessions held") {
+        let table = match mistake("do not wait for reclaims") {
             true => sessions.fold(Table::new(), |mut table, session| {
                 table.begin(session);
                 table
@@ -226,7 +226,7 @@ impl Leases {
             ("lease_rights", inner.table.len() as u64),
             ("lease_waiting", inner.table.waiting() as u64),
             ("lease_recalls_total", inner.table.recalls()),
-            ("lease_undeclared", inner.table.undeclared().len() as u64),
+            ("lease_undeclared", inner.table.reclaiming().len() as u64),
             ("locks", inner.locks.table.len() as u64),
             ("locks_waiting", inner.locks.table.waiting_count() as u64),
         ]
@@ -279,7 +279,7 @@ impl TermLeases {
         if let Some(poll) = self.polls.remove(&session) {
             jobs.push(Box::new(move || (poll.done)(Err(MetaError::Fenced(session)))));
         }
-        if !mistake("keep what a session held") {
+        if !mistake("keep the rights of an ended session") {
             self.table.end(session);
         }
         let answers = self.locks.session_ended(session);
@@ -290,7 +290,7 @@ impl TermLeases {
     /// Replies to lock requests after a change of the table. No lock is granted before all sessions have
     /// reclaimed theirs.
     fn locks_go_on(&mut self) -> Vec<locks::Answer> {
-        match self.locks.has_put_off() && self.table.undeclared().is_empty() {
+        match self.locks.has_put_off() && self.table.reclaiming().is_empty() {
             true => self.locks.go_on(),
             false => Vec::new(),
         }

@@ -112,7 +112,7 @@ pub const LEASE_TICK: Duration = Duration::from_millis(50);
 /// Threads that resume requests that have waited for other clients.
 pub const LEASE_THREADS: usize = 4;
 /// A lookup whose set of covers grows while it waits is restarted at most this often.
-pub const ASK_ROUNDS_MAX: u32 = 64;
+pub const READ_ROUNDS_MAX: u32 = 64;
 /// Directories in one readahead request of a client that walks a tree.
 pub const WALK_DIRS_MAX: usize = 256;
 /// Subdirectories of a listing that are recalled from other clients in one request: the recall must fit a

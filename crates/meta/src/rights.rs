@@ -12,8 +12,8 @@
 //! kind.
 
 mod acquire;
-mod ask;
 mod locks;
+mod read;
 mod walk;
 mod watch;
 
@@ -29,7 +29,9 @@ use shoal_namespace::{Command, Outcome, query};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BatchSeq, InodeId, SessionId};
-use shoal_wire::{Ack, Acquire, AcquireReply, Ask, AskReply, Done, MetaError, Poll, Recalls, Reclaim};
+use shoal_wire::{
+    Ack, Acquire, AcquireReply, Done, MetaError, Poll, ReadReply, ReadRequest, Recalls, Reclaim,
+};
 use std::sync::Arc;
 
 impl Shared {
@@ -43,7 +45,7 @@ impl Shared {
         let resume = |id: RequestId, parked: Parked| -> Job {
             let shared = self.clone();
             Box::new(move || match parked {
-                Parked::Ask(ask, done) => shared.go_on_asking(term, Some(id), ask, done),
+                Parked::Read(request, done) => shared.continue_read(term, Some(id), request, done),
                 Parked::Acquire(acquiring, done) => shared.go_on_acquiring(term, acquiring, done),
             })
         };
@@ -68,7 +70,7 @@ impl Shared {
     /// stored without committing are deleted.
     pub(crate) fn end_session(self: &Arc<Self>, session: SessionId) -> Result<(), MetaError> {
         self.sessions.remove(session);
-        if !mistake("accept what an ended session sends") {
+        if !mistake("accept requests of an ended session") {
             while let Outcome::Closed { more: true } = self.propose(&Command::CloseSession { session })? {}
         }
         // After the fence, because nothing that the session has in flight can be committed then.
@@ -85,7 +87,7 @@ impl Shared {
         (session, seq): (SessionId, BatchSeq),
         born: &[(InodeId, InodeId)],
     ) -> Result<(), MetaError> {
-        if born.is_empty() || mistake("do not say what is born") {
+        if born.is_empty() || mistake("grant no rights to new inodes") {
             return Ok(());
         }
         let known = self.tree(query::session(&self.store, session))?;
@@ -115,10 +117,10 @@ impl Shared {
         }
     }
 
-    pub(crate) fn ask(self: &Arc<Self>, ask: Ask, done: Done<AskReply>) {
-        match self.admit(ask.session) {
-            Ok(term) if ask.token.0 == 0 => done(self.answer_plainly(term, &ask)),
-            Ok(term) => self.go_on_asking(term, None, ask, done),
+    pub(crate) fn serve_read(self: &Arc<Self>, request: ReadRequest, done: Done<ReadReply>) {
+        match self.admit(request.session) {
+            Ok(term) if request.token.0 == 0 => done(self.read_unleased(term, &request)),
+            Ok(term) => self.continue_read(term, None, request, done),
             Err(error) => done(Err(error)),
         }
     }
@@ -163,7 +165,7 @@ impl Shared {
         let due = Instant::now() + Duration::from_millis(poll.wait_ms).min(POLL_WAIT_MAX);
         let mut done = Some(done);
         let answered = self.with_table(term, |leases| {
-            if poll.term != term || leases.table.is_undeclared(session) {
+            if poll.term != term || leases.table.is_reclaiming(session) {
                 return Some(Ok(Recalls { term, reclaim: true, recalls: Vec::new() }));
             }
             if !leases.table.knows(session) {
@@ -220,7 +222,7 @@ impl Shared {
         drop(state);
         tracing::trace!(session = %said.session, covers = ?said.covers, ?nodes, last = said.last, "declared");
         let taken = self.with_table(term, |leases| {
-            let is_new = leases.table.is_undeclared(said.session);
+            let is_new = leases.table.is_reclaiming(said.session);
             leases.table.reclaim(said.session, &said.covers, &nodes, said.last)?;
             leases.table.born(said.session, &moved);
             // A delayed duplicate must not restore locks that were released since.

@@ -20,8 +20,8 @@ use shoal_types::{
     BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, Errno, InodeId, SessionId, Statfs, Tier, Timestamp,
 };
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Grant, GrantReply,
-    LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, Reclaim,
+    Acquire, AcquireReply, Commit, CommitDone, CommitReply, Done, Grant, GrantReply, LockReply, LockRequest,
+    MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, ReadReply, ReadRequest, Recalls, Reclaim,
     SessionRequest,
 };
 use std::collections::BTreeMap;
@@ -300,7 +300,7 @@ impl MetaService for Server {
         shared.lease_begins(term, session)?;
         let volume = shared.tree(query::volume(&shared.store))?;
         let volume = volume.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
-        let first_inode = if mistake("give inode numbers twice") { 16 } else { first.0 };
+        let first_inode = if mistake("allocate inode numbers twice") { 16 } else { first.0 };
         Ok(OpenReply {
             session,
             volume: volume.id,
@@ -377,9 +377,9 @@ impl MetaService for Server {
         );
     }
 
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let (session, token) = (ask.session, ask.token);
-        self.shared.ask(ask, self.shared.timed(move || token.request_name(session, "ask"), done));
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let (session, token) = (request.session, request.token);
+        self.shared.serve_read(request, self.shared.timed(move || token.request_name(session, "read"), done));
     }
 
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {

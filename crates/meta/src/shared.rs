@@ -53,13 +53,13 @@ impl Machine for Namespace {
 
     fn apply(&self, store: &RocksStore, data: &[u8]) -> Result<(WriteBatch, Outcome), String> {
         let command = Command::decode(data).map_err(|error| error.to_string())?;
-        if mistake("apply a batch again that comes again")
+        if mistake("apply a retried batch twice")
             && let Some(applied) = apply_again(store, &command)
         {
             return Ok(applied);
         }
         let mut applied = apply_command(store, &command).map_err(|error| error.to_string())?;
-        if mistake("leave out a change on one replica") && random::number().is_multiple_of(100) {
+        if mistake("skip a change on one replica") && random::number().is_multiple_of(100) {
             applied.0.changes.pop_last();
         }
         Ok(applied)
@@ -124,7 +124,7 @@ impl Shared {
     pub(crate) fn admit(&self, session: SessionId) -> Result<u64, MetaError> {
         let term = self.serving()?;
         match self.sessions.renew(session) {
-            Err(_) if mistake("accept what an ended session sends") => {}
+            Err(_) if mistake("accept requests of an ended session") => {}
             known => known?,
         }
         Ok(term)

@@ -64,7 +64,7 @@ const VERSION: u8 = 1;
 
 /// A request about a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
-enum Ask {
+enum SnapshotRequest {
     /// Make one; answered with a [`Manifest`].
     Begin,
     /// Part of a file; answered with the bytes.

@@ -136,7 +136,7 @@ impl LogStorage {
         hard: Option<&HardState>,
         sync: bool,
     ) -> Result<(), LogError> {
-        let forgets = entries.is_empty() && mistake("forget whom it voted for");
+        let forgets = entries.is_empty() && mistake("forget the vote");
         let state = hard.filter(|_| !forgets).map(|hard| {
             self.hard = hard.clone();
             encode_state(&self.hard, &self.conf)

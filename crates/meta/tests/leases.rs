@@ -4,8 +4,8 @@ mod support;
 
 use shoal_types::InodeId;
 use shoal_wire::{
-    Ack, Acquire, AcquireReply, Ask, AskReply, Found, Item, MetaError, MetaService, Poll, Question, Recalls,
-    Token, Want, WantName,
+    Ack, Acquire, AcquireReply, Found, Item, MetaError, MetaService, Poll, Query, ReadReply, ReadRequest,
+    Recalls, Token, Want, WantName,
 };
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -20,10 +20,10 @@ fn told<T>(told: &Told<T>) -> Result<T, MetaError> {
     told.recv_timeout(PATIENCE).expect("in time")
 }
 
-fn ask(session: &Session, token: u64, question: Question) -> Told<AskReply> {
+fn ask(session: &Session, token: u64, query: Query) -> Told<ReadReply> {
     let (tell, told) = channel();
-    let ask = Ask { session: session.id, token: Token(token), below: Token(token), question };
-    session.server.ask(ask, Box::new(move |answer| drop(tell.send(answer))));
+    let request = ReadRequest { session: session.id, token: Token(token), below: Token(token), query };
+    session.server.read(request, Box::new(move |answer| drop(tell.send(answer))));
     told
 }
 
@@ -55,7 +55,7 @@ fn file_that_a_client_refers_to_survives_the_end_of_the_client_that_unlinks_it()
     let server = open(dir.path(), &std::sync::Arc::default());
     let [mut first, second, mut third] = [(); 3].map(|()| Session::open(&server));
     let file = first.touch("file");
-    told(&ask(&second, 1, Question::Lookup { dir: InodeId::ROOT, name: name("file") })).expect("found");
+    told(&ask(&second, 1, Query::Lookup { dir: InodeId::ROOT, name: name("file") })).expect("found");
 
     let waiting = acquire_unlink(&first, 1, "file");
     let mut recalls = Vec::new();
@@ -79,10 +79,10 @@ fn file_that_a_client_refers_to_survives_the_end_of_the_client_that_unlinks_it()
     told(&acquire_unlink(&third, 1, "file")).expect("no session is in the way");
     third.commit(&[unlink_op("file", false)]);
     server.close_session(third.id).expect("closed");
-    let found = told(&ask(&second, 2, Question::Inode(file))).map(|reply| reply.found);
+    let found = told(&ask(&second, 2, Query::Inode(file))).map(|reply| reply.found);
     assert!(matches!(&found, Ok(Found::Inode(record)) if record.inode.nlink == 0), "{found:?}");
     // It is removed with the last session that refers to it.
     server.close_session(second.id).expect("closed");
-    let found = told(&ask(&Session::open(&server), 1, Question::Inode(file))).map(|reply| reply.found);
+    let found = told(&ask(&Session::open(&server), 1, Query::Inode(file))).map(|reply| reply.found);
     assert!(found.is_err(), "{found:?}");
 }

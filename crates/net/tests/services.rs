@@ -6,9 +6,9 @@ use shoal_net::remote::{RemoteBrick, RemoteMeta, serve_brick, serve_meta};
 use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, Errno, Extent, GroupId, InodeId, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, BlockError, BlockPage, BlockService, Commit, CommitDone, Denial,
-    Done, ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError, MetaService, OpenReply,
-    Poll, Question, Reason, Recalls, Reclaim, SessionRequest,
+    Acquire, AcquireReply, BlockError, BlockPage, BlockService, Commit, CommitDone, Denial, Done,
+    ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll,
+    Query, ReadReply, ReadRequest, Reason, Recalls, Reclaim, SessionRequest,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,11 +24,11 @@ fn nothing<T>() -> Result<T, MetaError> {
 }
 
 impl MetaService for Extents {
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let Question::Extents { count_max, .. } = ask.question else { return done(nothing()) };
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let Query::Extents { count_max, .. } = request.query else { return done(nothing()) };
         let extents = vec![(0, Extent::Inline(vec![1; count_max as usize].into()))];
         let found = Found::Extents(ExtentsReply { extents, ..ExtentsReply::default() });
-        done(Ok(AskReply { term: 1, found, exclusive: Vec::new() }));
+        done(Ok(ReadReply { term: 1, found, exclusive: Vec::new() }));
     }
     fn open_session(&self, _: SessionRequest) -> Result<OpenReply, MetaError> {
         nothing()

@@ -214,15 +214,15 @@ impl MetaService for MeasuredMeta {
         };
         self.inner.submit(commit, Box::new(measured));
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let watch = match ask.question {
-            Question::Lookup { .. } => &self.watches.lookup,
-            Question::List { .. } => &self.watches.list,
-            Question::Walk { .. } => &self.watches.walk,
-            Question::Inode(_) => &self.watches.inode,
-            Question::Extents { .. } => &self.watches.extents,
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let watch = match request.query {
+            Query::Lookup { .. } => &self.watches.lookup,
+            Query::List { .. } => &self.watches.list,
+            Query::Walk { .. } => &self.watches.walk,
+            Query::Inode(_) => &self.watches.inode,
+            Query::Extents { .. } => &self.watches.extents,
         };
-        self.inner.ask(ask, measured(watch, done));
+        self.inner.read(request, measured(watch, done));
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         self.inner.acquire(acquire, measured(&self.watches.acquire, done));

@@ -9,8 +9,8 @@ use shoal_meta::{Peers, Server};
 use shoal_runtime::channel;
 use shoal_types::{BlockId, BlockInfo, NodeId, ReplicaId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Done, Grant, GrantReply, LockReply,
-    LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, Reclaim, SessionRequest,
+    Acquire, AcquireReply, Commit, CommitDone, Done, Grant, GrantReply, LockReply, LockRequest, MetaError,
+    MetaService, OpenReply, Poll, ReadReply, ReadRequest, Recalls, Reclaim, SessionRequest,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -93,7 +93,7 @@ impl Line {
     }
 
     /// Calls, and waits for the answer.
-    fn ask<A: Send + 'static>(
+    fn wait_for<A: Send + 'static>(
         &self,
         name: &'static str,
         serve: impl FnOnce(&Server) -> Result<A, MetaError> + 'static,
@@ -110,20 +110,20 @@ pub struct Remote(OneThread<Line>, u32);
 
 impl MetaService for Remote {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        let opened = self.0.0.ask("open-session", move |server| server.open_session(request))?;
+        let opened = self.0.0.wait_for("open-session", move |server| server.open_session(request))?;
         Ok(OpenReply { inline_bytes: self.1, ..opened })
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.0.0.ask("close-session", move |server| server.close_session(session))
+        self.0.0.wait_for("close-session", move |server| server.close_session(session))
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.0.0.ask("grant", move |server| server.grant(grant))
+        self.0.0.wait_for("grant", move |server| server.grant(grant))
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
         self.0.0.call(true, "submit", move |server, done| server.submit(commit, done), done);
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.0.0.call(false, "ask", move |server, done| server.ask(ask, done), done);
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        self.0.0.call(false, "read", move |server, done| server.read(request, done), done);
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         self.0.0.call(false, "acquire", move |server, done| server.acquire(acquire, done), done);
@@ -135,14 +135,14 @@ impl MetaService for Remote {
         self.0.0.call(false, "lock", move |server, done| server.lock(request, done), done);
     }
     fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
-        self.0.0.ask("reclaim", move |server| server.reclaim(reclaim))
+        self.0.0.wait_for("reclaim", move |server| server.reclaim(reclaim))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let ids = ids.to_vec();
-        self.0.0.ask("blocks", move |server| server.blocks(session, &ids))
+        self.0.0.wait_for("blocks", move |server| server.blocks(session, &ids))
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.0.0.ask("statfs", move |server| server.statfs(session))
+        self.0.0.wait_for("statfs", move |server| server.statfs(session))
     }
 }
 
@@ -199,8 +199,9 @@ impl Peers for NetworkPeers {
     fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
         let (network, servers) = self.line.0.clone();
         let line = Line { network, servers, pair: (self.me, to.0 as Machine) };
-        let answer = line
-            .ask("state", move |server| server.replica().answer(&request).map_err(MetaError::Unavailable));
+        let answer = line.wait_for("state", move |server| {
+            server.replica().answer(&request).map_err(MetaError::Unavailable)
+        });
         answer.map_err(|error| error.to_string())
     }
 

@@ -110,14 +110,14 @@ fn nothing_goes_wrong_in_the_first_worlds_and_in_those_that_found_something() {
 #[test]
 fn planted_mistakes_are_found() {
     let planted = [
-        "leave out a change on one replica",
-        "give inode numbers twice",
-        "do not send again what a dead leader was sent",
+        "skip a change on one replica",
+        "allocate inode numbers twice",
+        "do not resend batches to a new leader",
         "forget one watcher",
-        "acknowledge a recall without carrying it out",
-        "do not say what is born",
-        "keep what a session held",
-        "name a block before it is stored",
+        "acknowledge a recall without invalidating",
+        "grant no rights to new inodes",
+        "keep the rights of an ended session",
+        "commit a block before it is stored",
     ];
     for mistake in planted {
         assert!(mistakes::find(mistake, 1..1 + SEEDS).is_some(), "{mistake}: not found by {SEEDS} seeds");

@@ -1,7 +1,7 @@
 //! Rights to cache and to change: how clients acquire them, and how the leader recalls them.
 //!
-//! **Reads** are *asked* ([`Ask`]): the answer may be cached until it is recalled. **Changes** need rights
-//! that are *acquired* ([`Acquire`]): by then every other client has invalidated what is to be changed.
+//! **Reads** ([`ReadRequest`]): the reply may be cached until it is recalled. **Changes** need rights that
+//! are *acquired* ([`Acquire`]): by then every other client has invalidated what is to be changed.
 //! **Recalls** come in the order in which they were decided, as the answer to a long-poll ([`Poll`]). The
 //! long-poll also renews the session.
 //!
@@ -10,7 +10,7 @@
 //! invalidates.
 //!
 //! **Leaders.** All of this is in the memory of the leader that granted it. Its successor begins with an
-//! empty table and another [`term`](AskReply::term). Each session [reclaims](Reclaim) what it holds, and
+//! empty table and another [`term`](ReadReply::term). Each session [reclaims](Reclaim) what it holds, and
 //! answers of other terms are ignored.
 
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, MetaError, Prefetch, WalkReply};
@@ -23,7 +23,7 @@ use shoal_types::{Cookie, InodeId, Name, SessionId};
 pub struct Token(pub u64);
 
 impl Token {
-    /// For a question whose answer will not be cached.
+    /// For a read whose reply will not be cached.
     pub const NONE: Token = Token(0);
     /// Letters of a request's name in logs.
     pub const NAME_LETTERS_MAX: usize = 200;
@@ -39,9 +39,9 @@ impl Token {
 /// concurrent moves form a ring.
 pub const MOVES: InodeId = InodeId(3);
 
-/// A read request.
+/// What is read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Question {
+pub enum Query {
     /// One name.
     Lookup {
         /// The directory.
@@ -88,37 +88,37 @@ pub enum Question {
     },
 }
 
-/// Asks, for an answer that may be cached until it is recalled.
+/// A read, whose reply may be cached until it is recalled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ask {
+pub struct ReadRequest {
     /// The requesting session.
     pub session: SessionId,
     /// This request, or [`Token::NONE`].
     pub token: Token,
     /// The answers to all requests before this one have been taken in.
     pub below: Token,
-    /// The question.
-    pub question: Question,
+    /// What is read.
+    pub query: Query,
 }
 
-/// The answer to a [`Question`], of the same kind.
+/// The result of a [`Query`], of the same kind.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Found {
-    /// To [`Question::Lookup`].
+    /// To [`Query::Lookup`].
     Lookup(Box<LookupReply>),
-    /// To [`Question::List`].
+    /// To [`Query::List`].
     List(ListReply),
-    /// To [`Question::Walk`].
+    /// To [`Query::Walk`].
     Walk(WalkReply),
-    /// To [`Question::Inode`].
+    /// To [`Query::Inode`].
     Inode(Box<FileRecord>),
-    /// To [`Question::Extents`].
+    /// To [`Query::Extents`].
     Extents(ExtentsReply),
 }
 
-/// The reply to [`Ask`].
+/// The reply to [`ReadRequest`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct AskReply {
+pub struct ReadReply {
     /// The leader's term: the answer counts while the session's rights are those of this term.
     pub term: u64,
     /// The answer.
@@ -155,7 +155,7 @@ pub struct Acquire {
     pub session: SessionId,
     /// This request.
     pub token: Token,
-    /// As in [`Ask`].
+    /// As in [`ReadRequest`].
     pub below: Token,
     /// The inodes and names.
     pub wants: Vec<Want>,
@@ -173,7 +173,7 @@ pub enum Right {
 /// What was acquired, and how it looks now.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AcquireReply {
-    /// As in [`AskReply`].
+    /// As in [`ReadReply`].
     pub term: u64,
     /// The rights.
     pub rights: Vec<Right>,

@@ -14,8 +14,8 @@ pub use block::{BlockError, BlockPage, BlockService, GetDone, Moment, Moments, V
 pub use denial::{Denial, Reason};
 pub use error::MetaError;
 pub use lease::{
-    Ack, Acquire, AcquireReply, Ask, AskReply, Done, Found, Item, MOVES, Poll, Question, Recall, Recalls,
-    Reclaim, Right, Token, Want, WantName, wait_for,
+    Ack, Acquire, AcquireReply, Done, Found, Item, MOVES, Poll, Query, ReadReply, ReadRequest, Recall,
+    Recalls, Reclaim, Right, Token, Want, WantName, wait_for,
 };
 pub use locks::{LockOp, LockOutcome, LockReply, LockRequest};
 pub use meta::{

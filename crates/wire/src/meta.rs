@@ -2,7 +2,8 @@
 
 use crate::error::MetaError;
 use crate::lease::{
-    Acquire, AcquireReply, Ask, AskReply, Done, Found, Poll, Question, Recalls, Reclaim, Token, wait_for,
+    Acquire, AcquireReply, Done, Found, Poll, Query, ReadReply, ReadRequest, Recalls, Reclaim, Token,
+    wait_for,
 };
 use crate::locks::{LockReply, LockRequest};
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
@@ -124,8 +125,8 @@ pub trait MetaService: Send + Sync + 'static {
     /// Takes a batch; `done` is called when it is durable on a majority and applied. Batches must arrive in
     /// order; several may be in flight.
     fn submit(&self, commit: Commit, done: CommitDone);
-    /// Answers a question as soon as no other client is about to change what it is about.
-    fn ask(&self, ask: Ask, done: Done<AskReply>);
+    /// Reads as soon as no other client is about to change what is read.
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>);
     /// Grants rights to change as soon as every other client has invalidated what is to be changed.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>);
     /// Renews a session, takes its acknowledgements, and returns recalls, at once or after waiting for some.
@@ -142,7 +143,7 @@ pub trait MetaService: Send + Sync + 'static {
 
     /// One name, as it is committed, not to be cached.
     fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        match self.ask_once(session, Question::Lookup { dir, name: name.clone() })? {
+        match self.read_once(session, Query::Lookup { dir, name: name.clone() })? {
             Found::Lookup(reply) => Ok(*reply),
             _ => Err(MetaError::other_answer()),
         }
@@ -157,14 +158,14 @@ pub trait MetaService: Send + Sync + 'static {
         bytes_max: usize,
     ) -> Result<ListReply, MetaError> {
         let bytes_max = bytes_max as u64;
-        match self.ask_once(session, Question::List { dir, after, prefetch, bytes_max })? {
+        match self.read_once(session, Query::List { dir, after, prefetch, bytes_max })? {
             Found::List(reply) => Ok(reply),
             _ => Err(MetaError::other_answer()),
         }
     }
     /// One inode, with contents as far as they are inline, not to be cached. `ENOENT` if there is none.
     fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        match self.ask_once(session, Question::Inode(ino))? {
+        match self.read_once(session, Query::Inode(ino))? {
             Found::Inode(reply) => Ok(*reply),
             _ => Err(MetaError::other_answer()),
         }
@@ -181,14 +182,14 @@ pub trait MetaService: Send + Sync + 'static {
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
         let count_max = count_max as u64;
-        match self.ask_once(session, Question::Extents { ino, start, end, count_max })? {
+        match self.read_once(session, Query::Extents { ino, start, end, count_max })? {
             Found::Extents(reply) => Ok(reply),
             _ => Err(MetaError::other_answer()),
         }
     }
     /// Asks for an answer that is not going to be cached, and waits for it.
-    fn ask_once(&self, session: SessionId, question: Question) -> Result<Found, MetaError> {
-        let ask = Ask { session, token: Token::NONE, below: Token::NONE, question };
-        wait_for(|done| self.ask(ask, done)).map(|reply| reply.found)
+    fn read_once(&self, session: SessionId, query: Query) -> Result<Found, MetaError> {
+        let request = ReadRequest { session, token: Token::NONE, below: Token::NONE, query };
+        wait_for(|done| self.read(request, done)).map(|reply| reply.found)
     }
 }

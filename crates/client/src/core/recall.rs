@@ -209,7 +209,7 @@ impl Core {
     pub(crate) fn reclaim(&mut self, term: u64, part: usize) -> Vec<Reclaim> {
         self.rights.term = term;
         let session = self.session();
-        let all = mistake("tell a new leader nothing of what is under way");
+        let all = mistake("reclaim no rights of uncommitted changes");
         let acked = if all { BatchSeq(u64::MAX) } else { self.cache.acked() };
         let (down, given_back) = self.rights.used_after(acked);
         let mut covers: BTreeMap<InodeId, bool> =

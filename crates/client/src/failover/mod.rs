@@ -37,8 +37,8 @@ use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Denial, Done, Grant, GrantReply, LockReply,
-    LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, Reclaim, SessionRequest,
+    Acquire, AcquireReply, Commit, CommitDone, Denial, Done, Grant, GrantReply, LockReply, LockRequest,
+    MetaError, MetaService, OpenReply, Poll, ReadReply, ReadRequest, Recalls, Reclaim, SessionRequest,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -336,9 +336,10 @@ impl MetaService for Failover {
     // be found. So they are made only on threads that may block.
 
     /// One attempt, if the reply grants a right: a retry has a new token, see `Fetcher::attempts`.
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let asked = |meta: &dyn MetaService| self.inner.wait_for(true, |done| meta.ask(ask.clone(), done));
-        done(match ask.token.0 {
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        let asked =
+            |meta: &dyn MetaService| self.inner.wait_for(true, |done| meta.read(request.clone(), done));
+        done(match request.token.0 {
             0 => self.inner.read(asked),
             _ => self.inner.once(self.inner.options.fail_after, true, asked),
         });

@@ -119,7 +119,7 @@ impl Outbox {
         match outcome {
             Ok(reply) => self.committed(reply.seq.max(seq)),
             Err(error) if is_transient(&error) || matches!(error, MetaError::OutOfOrder { .. }) => {
-                if !current || mistake("do not send again what a dead leader was sent") {
+                if !current || mistake("do not resend batches to a new leader") {
                     return Effect::Nothing;
                 }
                 let pause = !self.progress;

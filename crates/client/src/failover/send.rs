@@ -38,7 +38,7 @@ impl Inner {
         };
         if state.sending != leader.term {
             state.sending = leader.term;
-            if !mistake("do not send again what a dead leader was sent") {
+            if !mistake("do not resend batches to a new leader") {
                 state.outbox.restart();
             }
         }

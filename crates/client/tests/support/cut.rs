@@ -102,9 +102,9 @@ impl MetaService for Connection {
             Err(error) => done(Err(error)),
         }
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
         match self.0.reach() {
-            Ok(server) => server.ask(ask, self.0.carry(done)),
+            Ok(server) => server.read(request, self.0.carry(done)),
             Err(error) => done(Err(error)),
         }
     }

@@ -93,21 +93,21 @@ impl Group {
 }
 
 impl Group {
-    pub fn answer(&self, question: &Question) -> Result<Found, MetaError> {
+    pub fn answer(&self, query: &Query) -> Result<Found, MetaError> {
         let state = self.store.snapshot();
-        self.read(match question {
-            Question::Lookup { dir, name } => {
+        self.read(match query {
+            Query::Lookup { dir, name } => {
                 query::lookup(&state, *dir, name).map(|reply| Found::Lookup(Box::new(reply)))
             }
-            Question::List { dir, after, prefetch, bytes_max } => {
+            Query::List { dir, after, prefetch, bytes_max } => {
                 query::list(&state, *dir, *after, *prefetch, *bytes_max as usize).map(Found::List)
             }
-            Question::Walk { dirs, prefetch, bytes_target, bytes_max } => {
+            Query::Walk { dirs, prefetch, bytes_target, bytes_max } => {
                 let (target, max) = (*bytes_target as usize, *bytes_max as usize);
                 query::walk(&state, dirs, *prefetch, target, max).map(Found::Walk).map_err(Fault::Tree)
             }
-            Question::Inode(ino) => query::inode(&state, *ino).map(|record| Found::Inode(Box::new(record))),
-            Question::Extents { ino, start, end, count_max } => {
+            Query::Inode(ino) => query::inode(&state, *ino).map(|record| Found::Inode(Box::new(record))),
+            Query::Extents { ino, start, end, count_max } => {
                 query::extents(&state, *ino, *start, *end, *count_max as usize).map(Found::Extents)
             }
         })
@@ -181,8 +181,8 @@ impl MetaService for Group {
             other => panic!("{:?} of {:?}: {other:?} of {ops:?}", commit.seq, commit.session),
         });
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        done(self.answer(&ask.question).map(|found| AskReply { term: 0, found, exclusive: Vec::new() }));
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        done(self.answer(&request.query).map(|found| ReadReply { term: 0, found, exclusive: Vec::new() }));
     }
     /// Grants every right: there is one client.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {

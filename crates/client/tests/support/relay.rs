@@ -38,8 +38,8 @@ pub trait Transport: Send + Sync + 'static {
         0
     }
     /// Called for a request.
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.server().ask(ask, self.back(done));
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        self.server().read(request, self.back(done));
     }
 }
 
@@ -63,8 +63,8 @@ impl<W: Transport> MetaService for Relay<W> {
     fn submit(&self, commit: Commit, done: CommitDone) {
         self.0.server().submit(commit, self.0.back(done));
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.0.ask(ask, done);
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        self.0.read(request, done);
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         self.0.server().acquire(acquire, self.0.back(done));
@@ -89,7 +89,7 @@ impl<W: Transport> MetaService for Relay<W> {
 /// A server that records its requests.
 pub struct Listener {
     server: Arc<Server>,
-    pub asked: Mutex<Vec<Question>>,
+    pub asked: Mutex<Vec<Query>>,
 }
 
 impl Transport for Listener {
@@ -97,9 +97,9 @@ impl Transport for Listener {
         &self.server
     }
 
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.asked.lock().push(ask.question.clone());
-        self.server.ask(ask, done);
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        self.asked.lock().push(request.query.clone());
+        self.server.read(request, done);
     }
 }
 
@@ -111,8 +111,8 @@ impl Listener {
     /// Directories that were prefetched.
     pub fn ahead(&self) -> BTreeSet<InodeId> {
         let asked = self.asked.lock();
-        let dirs = asked.iter().filter_map(|question| match question {
-            Question::Walk { dirs, .. } => Some(dirs.clone()),
+        let dirs = asked.iter().filter_map(|query| match query {
+            Query::Walk { dirs, .. } => Some(dirs.clone()),
             _ => None,
         });
         dirs.flatten().collect()

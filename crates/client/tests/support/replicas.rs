@@ -267,8 +267,8 @@ impl MetaService for Replica {
         assert!(!CALLS_BACK.get(), "submitted from within a callback");
         self.inbox.lock().send((commit, done)).unwrap_or_else(|_| panic!("a replica's thread lives"));
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        done(self.shared.run(self.index, || wait_for(|done| self.shared.group.ask(ask.clone(), done))));
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        done(self.shared.run(self.index, || wait_for(|done| self.shared.group.read(request.clone(), done))));
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         done(

@@ -61,7 +61,7 @@ impl Inner {
         if mistake("delete a block before it is in its new place") {
             self.discard(&[(id, info.group)])?;
         }
-        let whole = !mistake("take a part of a new place for all of it");
+        let whole = !mistake("accept a part of a new group");
         let target = Target { tier, scheme, whole, wait_max: STORE_WAIT_MAX };
         let stored = self.store_on(map, target, id, &[content])?;
         let stored = match map.tiers.get(&self.volume) {

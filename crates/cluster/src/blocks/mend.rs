@@ -155,7 +155,7 @@ impl Inner {
 }
 
 /// A planted defect: what cannot be copied to another brick is left out of the group all the same.
-pub(super) const GIVES_UP_COPIES: &str = "give up a copy that is nowhere else";
+pub(super) const GIVES_UP_COPIES: &str = "drop a copy that was not replaced";
 
 /// Which copies of a block stay, and where new ones may go.
 struct Plan {

@@ -50,7 +50,7 @@ impl Inner {
         let mut copying = Copying::new(self, id, Content::copies(parts), rules, &ranked, good);
         copying.wait_max = target.wait_max;
         let least = if target.whole { rules.replica } else { rules.quorum() };
-        let group = match mistake("take one copy of a block for enough") {
+        let group = match mistake("accept one copy of a block") {
             true => copying.run(1, 1)?,
             false => copying.run(rules.replica, least)?,
         };

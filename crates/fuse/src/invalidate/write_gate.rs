@@ -16,7 +16,7 @@
 
 use super::Invalidator;
 use super::size::Locker;
-use crate::limits::{ASK_LOOK_EVERY, ASK_PATIENCE, ASK_THREADS, ASK_WAIT_MAX};
+use crate::limits::{GETATTR_THREADS, WRITERS_PATIENCE, WRITERS_POLL_EVERY, WRITERS_WAIT_MAX};
 use crate::thread::keep_no_files_but;
 use crate::xattr::ASK;
 use parking_lot::{Condvar, Mutex};
@@ -70,11 +70,11 @@ impl WriteGate {
             if undone == 0 {
                 return Ok(());
             }
-            if begun.elapsed() >= ASK_WAIT_MAX {
+            if begun.elapsed() >= WRITERS_WAIT_MAX {
                 left.queue.clear();
                 return Err(undone);
             }
-            self.news.wait_for(&mut left, ASK_LOOK_EVERY);
+            self.news.wait_for(&mut left, WRITERS_POLL_EVERY);
         }
     }
 }
@@ -86,7 +86,7 @@ impl Invalidator {
         let (Some(me), Some(client)) = (self.me.upgrade(), self.client.upgrade()) else { return };
         let left = Mutex::new(Left { queue: files.to_vec(), ..Left::default() });
         let gate = Arc::new(WriteGate { left, news: Condvar::new() });
-        for n in 0..files.len().min(ASK_THREADS) {
+        for n in 0..files.len().min(GETATTR_THREADS) {
             let (Some(locker), client, gate) = (Locker::new(&me), client.clone(), gate.clone()) else {
                 break;
             };
@@ -103,7 +103,7 @@ impl Invalidator {
         }
         let is_settled = |ino, since: Instant| {
             client.waits_to_write(ino)
-                || (since.elapsed() >= ASK_PATIENCE && self.state.lock().is_any_locked())
+                || (since.elapsed() >= WRITERS_PATIENCE && self.state.lock().is_any_locked())
         };
         if let Err(undone) = gate.wait(is_settled) {
             tracing::debug!(undone, "write permits of recalled files were not revoked in time");

@@ -133,12 +133,12 @@ impl MetaService for Gate {
             Err(error) => done(Err(error)),
         }
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        if matches!(ask.question, Question::Inode(_) | Question::Lookup { .. }) {
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        if matches!(request.query, Query::Inode(_) | Query::Lookup { .. }) {
             self.wait_while(|shut| shut.inodes);
         }
         let bare = self.bare.lock().clone();
-        let done: Done<AskReply> = Box::new(move |reply| {
+        let done: Done<ReadReply> = Box::new(move |reply| {
             done(reply.map(|mut reply| {
                 if let Found::List(page) = &mut reply.found {
                     let entries = page.entries.iter_mut();
@@ -149,7 +149,7 @@ impl MetaService for Gate {
             }));
         });
         match self.pass() {
-            Ok(group) => group.ask(ask, done),
+            Ok(group) => group.read(request, done),
             Err(error) => done(Err(error)),
         }
     }

@@ -178,7 +178,7 @@ impl Table {
     /// to give back, that are about to change what it is about, or that have not told what they hold.
     pub fn waited_for(&self, id: RequestId) -> BTreeSet<SessionId> {
         if self.recovering() {
-            return self.undeclared().into_iter().collect();
+            return self.reclaiming().into_iter().collect();
         }
         let mut found = BTreeSet::new();
         let sessions = |change: &Change| change.waits.iter().map(|(session, _)| *session).collect::<Vec<_>>();

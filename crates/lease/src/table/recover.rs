@@ -8,24 +8,24 @@ impl Table {
     pub fn recover(sessions: impl IntoIterator<Item = SessionId>) -> Table {
         let mut table = Table::new();
         for session in sessions {
-            table.sessions.insert(session, Session { undeclared: true, ..Session::default() });
+            table.sessions.insert(session, Session { reclaiming: true, ..Session::default() });
         }
         table
     }
 
     /// Whether there are sessions that have not declared what they hold.
     pub fn recovering(&self) -> bool {
-        self.sessions.values().any(|session| session.undeclared)
+        self.sessions.values().any(|session| session.reclaiming)
     }
 
     /// Whether a session has not declared what it holds.
-    pub fn is_undeclared(&self, session: SessionId) -> bool {
-        self.sessions.get(&session).is_some_and(|session| session.undeclared)
+    pub fn is_reclaiming(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.reclaiming)
     }
 
     /// Sessions that have not declared what they hold.
-    pub fn undeclared(&self) -> Vec<SessionId> {
-        self.sessions.iter().filter(|(_, state)| state.undeclared).map(|(session, _)| *session).collect()
+    pub fn reclaiming(&self) -> Vec<SessionId> {
+        self.sessions.iter().filter(|(_, state)| state.reclaiming).map(|(session, _)| *session).collect()
     }
 
     /// A part of what a session declares to hold. What contradicts an earlier declaration is refused: then
@@ -40,7 +40,7 @@ impl Table {
         match self.sessions.get(&session) {
             None => return Err(Refusal::Unknown),
             // A retry, because the reply was lost.
-            Some(state) if !state.undeclared => return Ok(()),
+            Some(state) if !state.reclaiming => return Ok(()),
             Some(_) => {}
         }
         for (ino, exclusive) in covers {
@@ -65,7 +65,7 @@ impl Table {
         }
         if last {
             if let Some(state) = self.sessions.get_mut(&session) {
-                state.undeclared = false;
+                state.reclaiming = false;
             }
             self.progress();
         }

@@ -8,7 +8,7 @@ fn everything_waits_until_every_session_has_said_what_it_holds() {
     assert_eq!(answer, Answer::Waits);
     assert!(!table.read_along(A, 1, OTHER, OTHER));
     assert_eq!(table.reclaim(A, &[(DIR, false)], &[], true), Ok(()));
-    assert_eq!((table.undeclared(), table.is_undeclared(A)), (vec![B], false));
+    assert_eq!((table.reclaiming(), table.is_reclaiming(A)), (vec![B], false));
     assert!(table.ready().is_empty());
     assert_eq!(table.reclaim(B, &[(DIR, false)], &[(FILE, DIR, vec![])], true), Ok(()));
     assert!(!table.recovering());

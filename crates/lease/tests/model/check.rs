@@ -19,7 +19,7 @@ impl World {
                 }
             }
             self.check_rights(c)?;
-            if client.term == self.term && !self.table.is_undeclared(client.session) {
+            if client.term == self.term && !self.table.is_reclaiming(client.session) {
                 self.check_table(c)?;
             }
         }

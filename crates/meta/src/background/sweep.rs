@@ -214,7 +214,7 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
     let session = pass.from.session;
     let next = query::counters(&shared.store)?.next_session;
     // A session number that this namespace has never assigned: leave its blocks alone.
-    if session >= next || mistake("leave what a dead client stored") {
+    if session >= next || mistake("leave orphan blocks of a dead client") {
         return Ok(Swept::All { is_clean: true });
     }
     let has_ended = query::session(&shared.store, session)?.is_none();

@@ -3,12 +3,12 @@
 use shoal_lease::{RequestId, Target};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{InodeId, SessionId};
-use shoal_wire::{Acquire, AcquireReply, Ask, AskReply, Done, MetaError};
+use shoal_wire::{Acquire, AcquireReply, Done, MetaError, ReadReply, ReadRequest};
 use std::fmt;
 
 /// A request that waits for other clients.
 pub(crate) enum Parked {
-    Ask(Ask, Done<AskReply>),
+    Read(ReadRequest, Done<ReadReply>),
     Acquire(Box<Acquiring>, Done<AcquireReply>),
 }
 
@@ -54,7 +54,9 @@ impl Parked {
     /// A description: session, number and subject.
     pub(super) fn name(&self) -> String {
         match self {
-            Parked::Ask(ask, _) => ask.token.request_name(ask.session, &format!("{:?}", ask.question)),
+            Parked::Read(request, _) => {
+                request.token.request_name(request.session, &format!("{:?}", request.query))
+            }
             Parked::Acquire(acquiring, _) => {
                 let Acquire { session, token, wants, .. } = &acquiring.acquire;
                 let inodes: Vec<InodeId> = wants.iter().map(|want| want.ino).collect();
@@ -65,14 +67,14 @@ impl Parked {
 
     pub(super) fn session(&self) -> SessionId {
         match self {
-            Parked::Ask(ask, _) => ask.session,
+            Parked::Read(request, _) => request.session,
             Parked::Acquire(acquiring, _) => acquiring.acquire.session,
         }
     }
 
     pub(super) fn fail(self, error: MetaError) {
         match self {
-            Parked::Ask(_, done) => done(Err(error)),
+            Parked::Read(_, done) => done(Err(error)),
             Parked::Acquire(_, done) => done(Err(error)),
         }
     }

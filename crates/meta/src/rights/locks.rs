@@ -43,7 +43,7 @@ impl Shared {
         ino: InodeId,
         what: ClearLocks,
     ) -> Result<(Vec<LockRecord>, Vec<LockRecord>), MetaError> {
-        let cleared = self.with_table(term, |leases| match leases.table.undeclared().len() {
+        let cleared = self.with_table(term, |leases| match leases.table.reclaiming().len() {
             0 => Ok(leases.locks.clear(ino, what)),
             left => Err(left),
         })?;
@@ -68,7 +68,7 @@ impl Shared {
             if !leases.table.knows(session) {
                 return vec![(done, Err(MetaError::Fenced(session)))];
             }
-            match leases.table.undeclared().is_empty() {
+            match leases.table.reclaiming().is_empty() {
                 true => leases.locks.take(request, done),
                 false => leases.locks.put_off(request, done),
             }

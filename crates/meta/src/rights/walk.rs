@@ -11,21 +11,25 @@ use shoal_lease::ReadItem;
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{Fault, TreeError, query};
 use shoal_types::{Cookie, InodeId, SessionId, Timestamp};
-use shoal_wire::{Ask, MetaError, Prefetch, Question};
+use shoal_wire::{MetaError, Prefetch, Query, ReadRequest};
 use std::sync::Arc;
 
 impl Shared {
     /// The sub-directories that have to be recalled, too, before a listing or a walk is answered. Directories
     /// that are in use are removed from a walk.
-    pub(super) fn along(self: &Arc<Self>, term: u64, ask: &mut Ask) -> Result<Vec<ReadItem>, MetaError> {
-        let (session, mut items) = (ask.session, Vec::new());
-        let (parents, after) = match &mut ask.question {
+    pub(super) fn along(
+        self: &Arc<Self>,
+        term: u64,
+        request: &mut ReadRequest,
+    ) -> Result<Vec<ReadItem>, MetaError> {
+        let (session, mut items) = (request.session, Vec::new());
+        let (parents, after) = match &mut request.query {
             // A lookup of a single name does not wait for other directories.
-            Question::List { dir, after, prefetch: Prefetch::Contents, .. } => (vec![*dir], *after),
-            Question::Walk { dirs, .. } if dirs.len() > WALK_DIRS_MAX => {
+            Query::List { dir, after, prefetch: Prefetch::Contents, .. } => (vec![*dir], *after),
+            Query::Walk { dirs, .. } if dirs.len() > WALK_DIRS_MAX => {
                 return Err(MetaError::Malformed("too many directories in one request".into()));
             }
-            Question::Walk { dirs, .. } => {
+            Query::Walk { dirs, .. } => {
                 let quiet = self.not_in_use(term, session, dirs)?;
                 dirs.retain(|dir| quiet.contains(dir));
                 (dirs.clone(), Cookie::START)

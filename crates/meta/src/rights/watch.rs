@@ -19,16 +19,16 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 }
 
 fn tick(shared: &Arc<Shared>, term: u64) {
-    let dead_after = match mistake("end sessions while their lease lasts") {
+    let dead_after = match mistake("end sessions before their lease expires") {
         true => shared.sessions.dead_after() / 8,
         false => shared.sessions.dead_after(),
     };
     let found = shared.with_table(term, |leases| {
         leases.expire_polls(Instant::now()).into_iter().for_each(|job| shared.leases.run(job));
         let late = leases.table.overdue(dead_after.min(RECALL_MAX).as_millis() as u64 / 2);
-        (late, leases.table.undeclared(), leases.since.elapsed())
+        (late, leases.table.reclaiming(), leases.since.elapsed())
     });
-    let Ok((late, undeclared, since)) = found else { return };
+    let Ok((late, reclaiming, since)) = found else { return };
     shared.log_slow_waiters();
     let mut ended = Vec::new();
     for (session, waited_ms) in late {
@@ -38,7 +38,7 @@ fn tick(shared: &Arc<Shared>, term: u64) {
             ended.push((session, silence, stuck));
         }
     }
-    for session in undeclared {
+    for session in reclaiming {
         let silence = shared.sessions.silence(session);
         if since > dead_after && silence > dead_after {
             ended.push((session, silence, false));

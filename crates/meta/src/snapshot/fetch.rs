@@ -6,7 +6,7 @@
 //! are those of the one before, so a round fetches what was written during the last one. Rounds are repeated
 //! until one is as short as the bound. So fetching ends, if it is faster than writing.
 
-use super::{Ask, Manifest, decode, encode, incoming, install, remove, said, sync_dir};
+use super::{Manifest, SnapshotRequest, decode, encode, incoming, install, remove, said, sync_dir};
 use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
 use crate::machine::Peers;
 use crate::sizes::{Sizes, disk_bytes};
@@ -91,7 +91,7 @@ struct Fetching<'a> {
 
 impl Fetching<'_> {
     fn begin(&self) -> Result<Manifest, String> {
-        let manifest: Manifest = decode(&self.peers.ask(self.from, encode(&Ask::Begin))?)?;
+        let manifest: Manifest = decode(&self.peers.ask(self.from, encode(&SnapshotRequest::Begin))?)?;
         match manifest.files.iter().find(|(name, _)| !is_name(name)) {
             Some((name, _)) => Err(format!("{name:?} is no name of a file")),
             None => Ok(manifest),
@@ -100,7 +100,7 @@ impl Fetching<'_> {
 
     fn end(&self, manifest: &Manifest) {
         // If this gets lost, the other replica removes the checkpoint after a timeout.
-        let _ = self.peers.ask(self.from, encode(&Ask::End { checkpoint: manifest.checkpoint }));
+        let _ = self.peers.ask(self.from, encode(&SnapshotRequest::End { checkpoint: manifest.checkpoint }));
     }
 
     /// Files that a newer checkpoint of the same store shares with this one, if it still exists.
@@ -147,8 +147,8 @@ impl Fetching<'_> {
     }
 
     fn page(&self, manifest: &Manifest, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {
-        let ask = Ask::Page { checkpoint: manifest.checkpoint, file, offset, len };
-        self.peers.ask(self.from, encode(&ask))
+        let request = SnapshotRequest::Page { checkpoint: manifest.checkpoint, file, offset, len };
+        self.peers.ask(self.from, encode(&request))
     }
 }
 

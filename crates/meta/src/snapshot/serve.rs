@@ -1,6 +1,6 @@
 //! Serves the state of a replica to others: makes checkpoints, and keeps the log that follows.
 
-use super::{Ask, Manifest, decode, encode, remove, said};
+use super::{Manifest, SnapshotRequest, decode, encode, remove, said};
 use crate::applied::{applied_index, applied_term, members};
 use crate::limits::{CHECKPOINT_ABANDONED_AFTER, CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
 use bytes::Bytes;
@@ -46,9 +46,11 @@ impl Checkpoints {
         request: &[u8],
     ) -> Result<Bytes, String> {
         match decode(request)? {
-            Ask::Begin => self.begin(store, founders).map(|manifest| encode(&manifest)),
-            Ask::Page { checkpoint, file, offset, len } => self.page(checkpoint, file, offset, len),
-            Ask::End { checkpoint } => {
+            SnapshotRequest::Begin => self.begin(store, founders).map(|manifest| encode(&manifest)),
+            SnapshotRequest::Page { checkpoint, file, offset, len } => {
+                self.page(checkpoint, file, offset, len)
+            }
+            SnapshotRequest::End { checkpoint } => {
                 let ended = self.open.lock().remove(&checkpoint);
                 ended.map_or(Ok(()), |one| remove(&one.dir))?;
                 Ok(Bytes::new())

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, GroupId, InodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Found, Grant, GrantReply,
-    LockOp, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Question, Recalls, Reclaim,
-    SessionRequest,
+    Acquire, AcquireReply, Commit, CommitDone, CommitReply, Done, Found, Grant, GrantReply, LockOp,
+    LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Query, ReadReply, ReadRequest, Recalls,
+    Reclaim, SessionRequest,
 };
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) enum Call {
         born: Vec<(InodeId, InodeId)>,
         gone: Vec<InodeId>,
     },
-    Ask(Ask),
+    Read(ReadRequest),
     Acquire(Acquire),
     Recalls(Poll),
     Declare(Reclaim),
@@ -46,7 +46,7 @@ pub(super) enum Answer {
     Closed,
     Granted(GrantReply),
     Committed(BatchSeq),
-    Found(AskReply),
+    Found(ReadReply),
     Acquired(AcquireReply),
     Recalled(Recalls),
     Declared,
@@ -89,7 +89,7 @@ fn understand(body: &Bytes) -> Result<Answer, MetaError> {
 }
 
 /// Sends a request and takes the one answer that fits.
-macro_rules! ask {
+macro_rules! call {
     ($self:ident, $call:expr, $answer:pat => $value:expr) => {
         match $self.call(&$call)? {
             $answer => Ok($value),
@@ -114,13 +114,13 @@ macro_rules! hear {
 
 impl MetaService for RemoteMeta {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        ask!(self, Call::OpenSession(request), Answer::Opened(reply) => reply)
+        call!(self, Call::OpenSession(request), Answer::Opened(reply) => reply)
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        ask!(self, Call::CloseSession(session), Answer::Closed => ())
+        call!(self, Call::CloseSession(session), Answer::Closed => ())
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        ask!(self, Call::Grant(grant), Answer::Granted(reply) => reply)
+        call!(self, Call::Grant(grant), Answer::Granted(reply) => reply)
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
         let Commit { session, seq, ops, born, gone } = commit;
@@ -134,8 +134,8 @@ impl MetaService for RemoteMeta {
         };
         self.link.call_then(Service::Meta(self.group), true, parts, Box::new(hear));
     }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        hear!(self, Call::Ask(ask), Answer::Found(reply) => reply, done);
+    fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
+        hear!(self, Call::Read(request), Answer::Found(reply) => reply, done);
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         hear!(self, Call::Acquire(acquire), Answer::Acquired(reply) => reply, done);
@@ -147,17 +147,17 @@ impl MetaService for RemoteMeta {
         hear!(self, Call::Lock(request), Answer::Locked(reply) => reply, done);
     }
     fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        ask!(self, Call::Declare(declaration), Answer::Declared => ())
+        call!(self, Call::Declare(declaration), Answer::Declared => ())
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let found: Result<_, MetaError> =
-            ask!(self, Call::Blocks { session, ids: ids.to_vec() }, Answer::Blocks(reply) => reply);
+            call!(self, Call::Blocks { session, ids: ids.to_vec() }, Answer::Blocks(reply) => reply);
         found.and_then(
             |found| if found.len() == ids.len() { Ok(found) } else { Err(MetaError::other_answer()) },
         )
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        ask!(self, Call::Statfs(session), Answer::Statfs(reply) => reply)
+        call!(self, Call::Statfs(session), Answer::Statfs(reply) => reply)
     }
 }
 
@@ -193,17 +193,17 @@ pub fn serve_meta_noting(
         }
         Call::CloseSession(session) => meta.close_session(session).map(|()| Answer::Closed),
         Call::Grant(grant) => meta.grant(grant).map(Answer::Granted),
-        Call::Ask(mut ask) => {
-            match &mut ask.question {
-                Question::List { bytes_max, .. } => *bytes_max = (*bytes_max).min(LIST_BYTES_MAX),
-                Question::Walk { bytes_target, bytes_max, .. } => {
+        Call::Read(mut request) => {
+            match &mut request.query {
+                Query::List { bytes_max, .. } => *bytes_max = (*bytes_max).min(LIST_BYTES_MAX),
+                Query::Walk { bytes_target, bytes_max, .. } => {
                     (*bytes_target, *bytes_max) =
                         ((*bytes_target).min(LIST_BYTES_MAX), (*bytes_max).min(LIST_BYTES_MAX));
                 }
                 // The server bounds the reply to what fits a frame.
-                Question::Extents { .. } | Question::Lookup { .. } | Question::Inode(_) => {}
+                Query::Extents { .. } | Query::Lookup { .. } | Query::Inode(_) => {}
             }
-            return meta.ask(ask, Box::new(move |answer| respond(reply, answer.map(Answer::Found))));
+            return meta.read(request, Box::new(move |answer| respond(reply, answer.map(Answer::Found))));
         }
         Call::Acquire(acquire) => {
             let done = move |answer: Result<_, _>| respond(reply, answer.map(Answer::Acquired));

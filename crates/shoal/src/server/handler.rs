@@ -240,7 +240,7 @@ impl MetaService for NotHere {
     fn submit(&self, _: Commit, done: CommitDone) {
         done(self.error());
     }
-    fn ask(&self, _: shoal_wire::Ask, done: Done<AskReply>) {
+    fn read(&self, _: shoal_wire::ReadRequest, done: Done<ReadReply>) {
         done(self.error());
     }
     fn acquire(&self, _: Acquire, done: Done<AcquireReply>) {

@@ -52,7 +52,7 @@ pub fn open(disk: Box<dyn Disk>, options: LogOptions) -> Result<RaftLog, LogErro
     for number in numbers {
         read_segment(&mut log, number, number == newest)?;
     }
-    if mistake("lose the end of the log") && log.last_index() > log.base_index {
+    if mistake("lose the tail of the log") && log.last_index() > log.base_index {
         log.truncate_after(log.last_index() - 1);
     }
     // The tail was read from the page cache, which may hold what a crashed process wrote and never flushed.
