@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// An open brick.
 pub struct Brick {
@@ -26,6 +27,8 @@ pub struct Brick {
     pub(crate) under_way: Mutex<HashSet<BlockId>>,
     pub(crate) puts: Mutex<Puts>,
     reads: ReadCounts,
+    /// It stores no new blocks.
+    pub(crate) sealed: AtomicBool,
     /// Directories that exist and are durable. Making a file in one happens under the read lock, removing an
     /// empty directory under the write lock, so that no file loses the directory it is being made in.
     pub(crate) runs: RwLock<HashSet<Run>>,
@@ -50,6 +53,7 @@ impl Brick {
             under_way: Mutex::default(),
             puts: Mutex::new(Puts::new(format::random_id(dir)?)),
             reads: ReadCounts::default(),
+            sealed: AtomicBool::new(false),
             runs: RwLock::default(),
             id,
             _lock: lock,

@@ -42,6 +42,7 @@ mod puts;
 mod reads;
 mod retire;
 mod scrub;
+mod seal;
 mod share;
 
 pub use aligned::release_idle_buffers;

@@ -27,6 +27,7 @@ impl Brick {
             }
         };
         let _claim = Claim::take(self, id)?;
+        self.check_seal(id)?;
         // Also if the block exists already: from now on this put relies on it.
         self.puts.lock().note(id);
         let (_, available, reserve) = self.room()?;

@@ -1,17 +1,26 @@
-//! Since when bricks are being drained: one that was drained just now may still get blocks.
+//! Which bricks store new blocks, and since when the others do not.
 //!
-//! **Model.** A mount that has an older map stores blocks on such a brick, and has their records committed
-//! later. So a brick without blocks can be removed only after [`REMOVAL_WAIT`]. Otherwise the record of a
-//! block would name a brick that is gone, and the block would have fewer copies than a write promises.
+//! **Model.** A mount that has an older map may have stored a block on a brick before that was drained, and
+//! has its record committed later. So the brick itself says when it has no block any more, and can get none
+//! (`brick/src/seal.rs`). A brick that is gone cannot say so: the map forgets it after [`REMOVAL_WAIT`], if
+//! no record names it.
 //!
 //! **Assumes** nothing about other processes: each knows since when it has known of the draining itself. One
 //! that has just started waits anew.
 
-use crate::map::{BrickState, ClusterMap};
+use crate::map::{BrickState, ClusterMap, HotTier};
 use shoal_runtime::time::Instant;
 use shoal_types::BrickId;
 use shoal_types::limits::REMOVAL_WAIT;
 use std::collections::BTreeMap;
+
+/// Whether a brick stores new blocks: it is in use, and so is its tier.
+pub fn takes_blocks(map: &ClusterMap, id: BrickId) -> bool {
+    map.bricks.get(&id).is_some_and(|brick| {
+        let detaching = |tier: &HotTier| tier.detaching && tier.bricks.contains(&id);
+        brick.state == BrickState::Active && !map.tiers.get(&brick.volume).is_some_and(detaching)
+    })
+}
 
 /// The bricks that are being drained, or are gone, and when this process first saw that.
 #[derive(Default, Debug)]
@@ -27,7 +36,7 @@ impl Draining {
         }
     }
 
-    /// Whether a brick gets no blocks any more, so that it can be removed if it has none.
+    /// Whether a brick has been drained or gone for so long that no new record is expected to name it.
     pub fn is_quiet(&self, brick: BrickId, now: Instant) -> bool {
         self.0.get(&brick).is_some_and(|since| now.saturating_duration_since(*since) >= REMOVAL_WAIT)
     }
@@ -39,12 +48,26 @@ mod tests {
     use crate::map::Brick;
     use shoal_runtime::time::Duration;
     use shoal_types::{GroupId, NodeId};
+    use std::collections::BTreeSet;
 
     const BRICK: BrickId = BrickId(1);
 
     fn map(state: BrickState) -> ClusterMap {
         let brick = Brick { node: NodeId(1), path: "/b".into(), volume: GroupId(9), state, replaced: false };
         ClusterMap { bricks: [(BRICK, brick)].into(), ..ClusterMap::default() }
+    }
+
+    #[test]
+    fn brick_stores_new_blocks_while_it_and_its_tier_are_in_use() {
+        let (bricks, replica, shards) = ([BRICK].into(), 1, None);
+        let tier = |detaching| HotTier { bricks: BTreeSet::clone(&bricks), replica, shards, detaching };
+        let tiered = |detaching| ClusterMap {
+            tiers: [(GroupId(9), tier(detaching))].into(),
+            ..map(BrickState::Active)
+        };
+        assert!(takes_blocks(&map(BrickState::Active), BRICK) && takes_blocks(&tiered(false), BRICK));
+        assert!(!takes_blocks(&map(BrickState::Draining), BRICK) && !takes_blocks(&tiered(true), BRICK));
+        assert!(!takes_blocks(&map(BrickState::Gone), BRICK) && !takes_blocks(&ClusterMap::default(), BRICK));
     }
 
     #[test]

@@ -173,6 +173,8 @@ pub const SWEEP_PAGE: usize = 4096;
 /// flight to a slow brick. It arrives within the timeouts of a brick request, of a broken connection and of a
 /// failing disk.
 pub const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// While bricks are to become empty, all sessions are swept this often.
+pub const SWEEP_SOON_AFTER: Duration = Duration::from_secs(15);
 /// When bricks fail, nothing is swept for this long: the failing requests may have taken half of it, and
 /// other work is to have most of the time.
 pub const SWEEP_RETRY_AFTER: Duration = Duration::from_secs(60);

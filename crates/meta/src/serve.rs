@@ -117,6 +117,11 @@ impl Server {
         self.shared.background.add(Work { bricks: true, sweep_all: true, ..Work::default() });
     }
 
+    /// Deletes soon what bricks have and the namespace does not know.
+    pub fn sweep(&self) {
+        self.shared.background.add(Work { sweep_now: true, ..Work::default() });
+    }
+
     /// Starts a rebalance: blocks are moved to where placement would put them today.
     pub fn rebalance(&self) {
         self.shared.heal.rebalance();

@@ -122,8 +122,10 @@ pub fn commit(cluster: &Rc<Cluster>) {
 /// Returns whether something is left to be removed. `None`: no server leads.
 fn remove_what_is_empty(cluster: &Rc<Cluster>) -> Option<bool> {
     let mut is_left = remove_empty_bricks(cluster)?;
-    if cluster.bricks.newest_map().tiers.get(&OF_WORLD).is_some_and(|tier| tier.detaching) {
-        let can_be_removed = leading_tiers(cluster)?.can_be_removed();
+    let map = cluster.bricks.newest_map();
+    if let Some(tier) = map.tiers.get(&OF_WORLD).filter(|tier| tier.detaching) {
+        let (_, left) = split_free(cluster, tier.bricks.iter().copied().collect())?;
+        let can_be_removed = left.is_empty() && leading_tiers(cluster)?.can_be_removed();
         if can_be_removed {
             take_time(cluster);
             change_map(cluster, &Command::RemoveTier { volume: OF_WORLD });
@@ -135,20 +137,30 @@ fn remove_what_is_empty(cluster: &Rc<Cluster>) -> Option<bool> {
 
 fn remove_empty_bricks(cluster: &Rc<Cluster>) -> Option<bool> {
     let draining = cluster.bricks.in_state(BrickState::Draining);
-    if draining.is_empty() {
-        return Some(false);
-    }
-    let is_quiet = |brick: &BrickId| cluster.bricks.is_quiet(*brick);
-    let (quiet, mut left): (Vec<BrickId>, Vec<BrickId>) = draining.into_iter().partition(is_quiet);
-    let used = cluster.leading_server()?.brick_use().ok()?;
-    let (used, empty): (Vec<BrickId>, Vec<BrickId>) =
-        quiet.into_iter().partition(|brick| used.contains_key(brick));
-    left.extend(used);
-    if !empty.is_empty() {
+    let (free, left) = split_free(cluster, draining)?;
+    if !free.is_empty() {
         take_time(cluster);
-        change_map(cluster, &Command::Lose { volume: OF_WORLD, bricks: empty });
+        change_map(cluster, &Command::Lose { volume: OF_WORLD, bricks: free });
     }
     Some(!left.is_empty())
+}
+
+/// Which of some bricks can be removed, and which cannot: as production decides it.
+fn split_free(cluster: &Rc<Cluster>, bricks: Vec<BrickId>) -> Option<(Vec<BrickId>, Vec<BrickId>)> {
+    if bricks.is_empty() {
+        return Some((Vec::new(), Vec::new()));
+    }
+    let (cleared, mut left): (Vec<BrickId>, Vec<BrickId>) =
+        bricks.into_iter().partition(|brick| cluster.bricks.is_cleared(*brick));
+    let leader = cluster.leading_server()?;
+    let used = leader.brick_use().ok()?;
+    if left.iter().any(|brick| !used.contains_key(brick)) {
+        leader.sweep();
+    }
+    let (used, free): (Vec<BrickId>, Vec<BrickId>) =
+        cleared.into_iter().partition(|brick| used.contains_key(brick));
+    left.extend(used);
+    Some((free, left))
 }
 
 /// An administrator's command takes some time to be decided.

@@ -11,10 +11,11 @@ use crate::scheduler::{Machine, Scheduler};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_brick::Brick;
-use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, Draining, Outcome, ReplicatedBlocks, apply};
+use shoal_cluster::draining::takes_blocks;
+use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, Outcome, ReplicatedBlocks, apply};
 use shoal_meta::TierSettings;
 use shoal_runtime::thread::sleep;
-use shoal_runtime::time::{Duration, Instant};
+use shoal_runtime::time::Duration;
 use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Tier};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,7 +190,8 @@ struct Published {
 pub struct BrickSet {
     world: OneThread<Rc<Scheduler>>,
     bricks: BTreeMap<BrickId, Arc<SimBrick>>,
-    draining: Mutex<Draining>,
+    /// Clients that learn of no new map, and since when, in nanoseconds.
+    without_news: Mutex<BTreeMap<Machine, u64>>,
     /// The newest last.
     maps: Mutex<Vec<Published>>,
     volume: GroupId,
@@ -208,13 +210,13 @@ impl BrickSet {
         let bricks = (1..=layout.all_bricks()).map(brick).collect();
         let first = Published { map: Arc::new(layout.map(dir)), to_servers_ns: 0, to_clients_ns: 0 };
         let (world, maps) = (OneThread(world.clone()), Mutex::new(vec![first]));
-        BrickSet { world, bricks, draining: Mutex::default(), maps, volume, layout }
+        BrickSet { world, bricks, without_news: Mutex::default(), maps, volume, layout }
     }
 
-    /// The newest map that machines with servers, or with clients, know.
-    fn map(&self, since: impl Fn(&Published) -> u64) -> Arc<ClusterMap> {
-        let (maps, now) = (self.maps.lock(), self.world.0.time_ns());
-        let known = maps.iter().rev().find(|published| since(published) <= now);
+    /// The newest map that machines with servers, or with clients, know at a time.
+    fn map_at(&self, at_ns: u64, since: impl Fn(&Published) -> u64) -> Arc<ClusterMap> {
+        let maps = self.maps.lock();
+        let known = maps.iter().rev().find(|published| since(published) <= at_ns);
         known.map(|published| published.map.clone()).unwrap_or_default()
     }
 
@@ -226,10 +228,10 @@ impl BrickSet {
         if matches!(outcome, Outcome::Refused(_)) {
             return false;
         }
-        self.draining.lock().note(&map, Instant::now());
         let to_clients_ns = now + self.world.0.below(OLD_MAP_NS_MAX);
         for (id, brick) in &self.bricks {
             brick.trouble.lock().closed = map.bricks.get(id).is_some_and(|it| it.state == BrickState::Gone);
+            brick.brick.seal(!takes_blocks(&map, *id));
         }
         self.maps.lock().push(Published { map: Arc::new(map), to_servers_ns: now, to_clients_ns });
         true
@@ -237,7 +239,23 @@ impl BrickSet {
 
     /// The newest map.
     pub fn newest_map(&self) -> Arc<ClusterMap> {
-        self.map(|published| published.to_servers_ns)
+        self.map_at(self.world.0.time_ns(), |published| published.to_servers_ns)
+    }
+
+    /// The newest map that a client knows.
+    fn map_of_client(&self, client: Machine) -> Arc<ClusterMap> {
+        let now = self.world.0.time_ns();
+        let at_ns = self.without_news.lock().get(&client).map_or(now, |since| now.min(*since));
+        self.map_at(at_ns, |published| published.to_clients_ns)
+    }
+
+    /// Sets whether a client learns of new maps.
+    pub fn set_without_news(&self, client: Machine, is_without: bool) {
+        let mut clients = self.without_news.lock();
+        match is_without {
+            true => drop(clients.entry(client).or_insert_with(|| self.world.0.time_ns())),
+            false => drop(clients.remove(&client)),
+        }
     }
 
     /// The node and the path of the next brick to add, if there is one.
@@ -254,9 +272,11 @@ impl BrickSet {
         self.layout.hot.map(|hot| TierSettings { detaching, ..hot.settings })
     }
 
-    /// Whether a brick gets no blocks any more, as it has been drained for long enough.
-    pub fn is_quiet(&self, brick: BrickId) -> bool {
-        self.draining.lock().is_quiet(brick, Instant::now())
+    /// Whether a brick says that it has no block, and can get none any more.
+    pub fn is_cleared(&self, brick: BrickId) -> bool {
+        self.bricks
+            .get(&brick)
+            .is_some_and(|brick| brick.pass().is_ok() && brick.brick.is_cleared() == Ok(true))
     }
 
     /// The bricks in a state.
@@ -339,8 +359,8 @@ impl Bricks for View {
     }
     fn map(&self) -> Arc<ClusterMap> {
         match self.machine >= FIRST_CLIENT {
-            true => self.bricks.map(|published| published.to_clients_ns),
-            false => self.bricks.map(|published| published.to_servers_ns),
+            true => self.bricks.map_of_client(self.machine),
+            false => self.bricks.newest_map(),
         }
     }
     fn here(&self) -> Option<NodeId> {

@@ -77,6 +77,8 @@ pub enum FaultKind {
     BrickFull(u16),
     /// A brick is slow.
     BrickSlow(u16),
+    /// A client learns of no new cluster map, and reaches everything else.
+    OldMap(Machine),
     /// Blocks on a brick are damaged and lost.
     Rot(u16),
     /// A brick is drained, for good, unless its tier would have too few others.
@@ -223,6 +225,7 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
         FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, true),
         FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, true),
         FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, true),
+        FaultKind::OldMap(client) => cluster.bricks.set_without_news(*client, true),
         FaultKind::Rot(brick) => {
             let damaged = cluster.bricks.rot(&cluster.world, *brick, ROT_ONE_OF);
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
@@ -261,6 +264,7 @@ fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind) {
         FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, false),
         FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, false),
         FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, false),
+        FaultKind::OldMap(client) => cluster.bricks.set_without_news(*client, false),
         FaultKind::Commit => admin::commit(cluster),
         _ => {}
     }

@@ -31,6 +31,8 @@ pub const MISTAKES: &[&str] = &[
     "do not resend batches to a new leader",
     "commit a block before it is stored",
     "accept one copy of a block",
+    "store new blocks on a sealed brick",
+    "take a sealed brick for empty",
     "count a shard twice",
     "forget the scheme at a change of leader",
     "delete a block before it is in its new place",

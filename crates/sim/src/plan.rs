@@ -37,6 +37,12 @@ const OFTEN: f64 = 0.2;
 const BRICKS_FAIL: f64 = 0.4;
 /// The longest fault of a brick in them, in milliseconds.
 const BRICK_FAULT_MS_MAX: u64 = 6_000;
+/// How long a client learns of no new map, in milliseconds: longer than a drain takes.
+const OLD_MAP_MS: std::ops::Range<u64> = 10_000..40_000;
+/// How long a client commits nothing while a brick is removed, in milliseconds.
+const COMMITS_LATE_MS: std::ops::Range<u64> = 4_000..12_000;
+/// The share of removals of bricks beside which a client has an old map, or commits late.
+const LATE_SHARE: f64 = 0.6;
 /// Most actions of an administrator.
 const ACTIONS_MAX: u32 = 5;
 /// Seconds that a wall clock may be off.
@@ -249,6 +255,17 @@ impl Draw {
                 _ => vec![FaultKind::Detach, FaultKind::Commit],
             };
             let mut at = self.rng.random_range(0..=faults.len());
+            let removes = actions.contains(&FaultKind::Commit);
+            if removes && self.rng.random_bool(LATE_SHARE) {
+                let client = self.client();
+                let (range, kind) = match self.rng.random_bool(0.5) {
+                    true => (OLD_MAP_MS, FaultKind::OldMap(client)),
+                    false => (COMMITS_LATE_MS, FaultKind::CutOff(client)),
+                };
+                let long = self.rng.random_range(range);
+                faults.insert(at, Fault { overlaps: true, ..self.fault(long, kind) });
+                at += 1;
+            }
             for kind in actions {
                 faults.insert(at, Fault { overlaps: true, ..self.fault(1, kind) });
                 at = self.rng.random_range(at + 1..=faults.len());

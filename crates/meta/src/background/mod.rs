@@ -127,6 +127,9 @@ impl Worker {
         if work.sweep_all {
             self.sweeper.all(now);
         }
+        if work.sweep_now {
+            self.sweeper.soon(now);
+        }
         work.sweep.iter().for_each(|session| self.sweeper.ended(*session, now));
         // Deletions that failed for any reason are retried with a periodic round, too.
         left.bricks = self.sweeper.step(shared)?;

@@ -19,7 +19,9 @@
 //! deleted that it did not list, and when it is back all sessions are swept.
 
 use super::Trouble;
-use crate::limits::{COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER};
+use crate::limits::{
+    COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER, SWEEP_SOON_AFTER,
+};
 use crate::shared::Shared;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{TreeError, query};
@@ -37,6 +39,8 @@ pub(crate) struct Sweeper {
     /// When the next round over all sessions begins, and whether it was requested.
     all_at: Instant,
     asked: bool,
+    /// When the last round began.
+    begun: Option<Instant>,
     /// The rest of the current round, and when it resumes.
     round: VecDeque<Pass>,
     rests_until: Instant,
@@ -98,6 +102,7 @@ impl Sweeper {
             alone: BTreeMap::new(),
             all_at: now + every,
             asked: false,
+            begun: None,
             round: VecDeque::new(),
             rests_until: now,
             paused_until: None,
@@ -112,6 +117,14 @@ impl Sweeper {
     /// Any session may have left blocks: requests a round.
     pub(crate) fn all(&mut self, now: Instant) {
         (self.all_at, self.asked) = (now, true);
+    }
+
+    /// Bricks are to become empty: requests a round, unless one is in progress or was just now.
+    pub(crate) fn soon(&mut self, now: Instant) {
+        if self.round.is_empty() {
+            let at = self.begun.map_or(now, |begun| now.max(begun + SWEEP_SOON_AFTER));
+            self.all_at = self.all_at.min(at);
+        }
     }
 
     /// When the next step is due.
@@ -185,6 +198,7 @@ impl Sweeper {
     fn begin(&mut self, sessions: Vec<SessionId>, now: Instant) -> bool {
         self.round = sessions.into_iter().map(Pass::new).collect();
         let was_asked = std::mem::take(&mut self.asked);
+        self.begun = Some(now);
         self.all_at = now + if was_asked { SWEEP_AGAIN_AFTER.min(self.every) } else { self.every };
         !was_asked
     }
@@ -327,6 +341,20 @@ mod tests {
         assert_eq!(once_more, again + SWEEP_AGAIN_AFTER);
         sweeper.swept(session, CLEAN, once_more);
         assert!(sweeper.due() >= begun + EVERY, "it is done with");
+    }
+
+    #[test]
+    fn round_for_bricks_that_are_to_become_empty_waits_for_the_last_one() {
+        let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
+        sweeper.soon(begun);
+        assert_eq!(sweeper.next(begun), Some(Piece::Round));
+        sweeper.begin(vec![SessionId(1)], begun);
+        sweeper.soon(begun + EVERY);
+        assert_eq!(sweeper.next(begun), Some(Piece::OfRound(pass(1, 0))), "that round goes on");
+        sweeper.went_on(CLEAN, begun, MOMENT);
+        sweeper.soon(begun + MOMENT);
+        assert_eq!(sweeper.next(begun + MOMENT), None);
+        assert_eq!(sweeper.next(begun + SWEEP_SOON_AFTER), Some(Piece::Round));
     }
 
     #[test]

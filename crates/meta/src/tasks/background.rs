@@ -18,13 +18,21 @@ pub(crate) struct Work {
     pub(crate) sweep: Vec<SessionId>,
     /// Sweep all sessions for unknown copies.
     pub(crate) sweep_all: bool,
+    /// The same, unless all sessions have just been swept.
+    pub(crate) sweep_now: bool,
     /// Bricks may have returned: failed deletions are retried.
     pub(crate) bricks: bool,
 }
 
 impl Work {
     fn is_some(&self) -> bool {
-        self.reap || self.collect || self.compact || self.sweep_all || self.bricks || !self.sweep.is_empty()
+        self.reap
+            || self.collect
+            || self.compact
+            || self.sweep_all
+            || self.sweep_now
+            || self.bricks
+            || !self.sweep.is_empty()
     }
 
     fn merge(&mut self, other: Work) {
@@ -32,6 +40,7 @@ impl Work {
         self.collect |= other.collect;
         self.compact |= other.compact;
         self.sweep_all |= other.sweep_all;
+        self.sweep_now |= other.sweep_now;
         self.bricks |= other.bricks;
         self.sweep.extend(other.sweep);
     }
@@ -102,6 +111,7 @@ impl Background {
             reap: true,
             collect: true,
             sweep_all: true,
+            sweep_now: false,
             compact: true,
             bricks: true,
             sweep: Vec::new(),

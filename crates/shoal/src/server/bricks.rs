@@ -19,6 +19,7 @@ use crate::profile::Profiled;
 use parking_lot::Mutex;
 use shoal_brick::limits::CONTENTS_COUNTED_MAX;
 use shoal_brick::{Brick, BrickError};
+use shoal_cluster::draining::takes_blocks;
 use shoal_cluster::limits::SCRUB_AFTER;
 use shoal_cluster::options::{SCRUB_PAUSED, SCRUB_STATE};
 use shoal_cluster::scrub::{ScrubReport, Scrubber};
@@ -65,6 +66,7 @@ impl LocalBricks {
             }
             stays
         });
+        self.seal(&slots);
         for (id, slot) in &*slots {
             if let (Slot::Serving(_, _, Some(scrubber)), Some(brick)) = (slot, map.bricks.get(id)) {
                 scrubber.pause(is_scrub_paused(map, brick.volume));
@@ -92,6 +94,7 @@ impl LocalBricks {
             Ok(brick) => {
                 let name = self.view.map().brick_name(id);
                 let measured = Arc::new(MeasuredBlocks::new(brick.clone(), name));
+                brick.seal(!takes_blocks(&self.view.map(), id));
                 self.view.serve_brick(id, measured.clone());
                 let scrubber = self.scrub(id, brick.clone());
                 Slot::Serving(brick, measured, scrubber)
@@ -105,6 +108,30 @@ impl LocalBricks {
         };
         self.slots.lock().insert(id, slot);
         self.view.poke();
+    }
+
+    /// Seals the bricks that are to store no new blocks, by the newest map. Under the lock, so that an older
+    /// map never unseals one.
+    fn seal(&self, slots: &BTreeMap<BrickId, Slot>) {
+        let map = self.view.map();
+        for (id, slot) in slots {
+            if let Slot::Serving(brick, ..) = slot {
+                brick.seal(!takes_blocks(&map, *id));
+            }
+        }
+    }
+
+    /// Whether a brick is sealed, and has no block: then it never gets one, unless it is used again.
+    pub fn is_cleared(&self, id: BrickId) -> Result<bool, String> {
+        let brick = {
+            let slots = self.slots.lock();
+            self.seal(&slots);
+            match slots.get(&id) {
+                Some(Slot::Serving(brick, ..)) => brick.clone(),
+                _ => return Err(format!("{id} is not served here")),
+            }
+        };
+        brick.is_cleared().map_err(|error| error.to_string())
     }
 
     /// The identity of a brick that is served.

@@ -86,6 +86,11 @@ pub enum NodeRequest {
     OpVersion,
     /// The scheme of a file or directory: [`NodeReply::SchemeOf`]. For the volume's leader.
     SchemeOf { volume: GroupId, ino: InodeId },
+    /// Whether a drained brick of the node has no block, and can get none any more: [`NodeReply::IsCleared`].
+    IsCleared { brick: BrickId },
+    /// Delete soon what bricks have and the namespace does not know: [`NodeReply::Done`]. For the volume's
+    /// leader.
+    Sweep { volume: GroupId },
 }
 
 /// The answer to a request.
@@ -145,6 +150,8 @@ pub enum NodeReply {
     OpVersion(u8),
     /// The scheme of an inode.
     SchemeOf(PolicyState<BlockScheme>),
+    /// Whether a brick is empty for good.
+    IsCleared(bool),
 }
 
 /// A session, as the volume's leader knows it.

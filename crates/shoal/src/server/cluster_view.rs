@@ -141,7 +141,7 @@ impl ClusterView {
         self.poke();
     }
 
-    /// Whether a brick gets no blocks any more, as it has been drained for long enough.
+    /// Whether a brick has been drained or gone for so long that no new record is expected to name it.
     pub fn is_quiet(&self, brick: BrickId) -> bool {
         self.draining.lock().is_quiet(brick, shoal_runtime::time::Instant::now())
     }

@@ -142,7 +142,10 @@ impl ServerContext {
         for (id, brick) in &map.bricks {
             let leaves =
                 brick.state == BrickState::Gone || brick.state == BrickState::Draining && brick.replaced;
-            let is_free = || self.view.is_quiet(*id) && self.blocks_left(brick.volume, *id) == Some(0);
+            let is_free = || match brick.state {
+                BrickState::Gone => self.view.is_quiet(*id) && self.blocks_left(brick.volume, *id) == Some(0),
+                _ => self.is_free(brick.volume, *id),
+            };
             if !leaves || !is_free() {
                 continue;
             }
@@ -157,6 +160,36 @@ impl ServerContext {
                 }
                 Err(why) => tracing::debug!(brick = %id, why, "removing an unused brick from the map failed"),
             }
+        }
+    }
+
+    /// Whether a drained brick can be removed: no block is on it, none can come, and no record names it. What
+    /// the namespace does not know is deleted soon, unless a client may still commit it.
+    pub(super) fn is_free(&self, volume: GroupId, brick: BrickId) -> bool {
+        let is_cleared = self.is_cleared(brick);
+        let is_named = self.blocks_left(volume, brick) != Some(0);
+        if is_cleared == Ok(false)
+            && !is_named
+            && let Err(why) = self.request_from_leader(volume, &NodeRequest::Sweep { volume }, COUNT_PATIENCE)
+        {
+            tracing::debug!(why, "the leader was not asked to sweep the bricks");
+        }
+        is_cleared == Ok(true) && !is_named
+    }
+
+    /// Whether a brick has no block, and can get none any more. Fails if it does not answer.
+    pub(super) fn is_cleared(&self, brick: BrickId) -> Result<bool, String> {
+        let map = self.view.map();
+        let node = map.bricks.get(&brick).map(|it| it.node).ok_or("it has left the cluster")?;
+        let ask = NodeRequest::IsCleared { brick };
+        let reply = match node == self.node {
+            true => self.answer(&ask),
+            false => self.view.ask(node, &ask, NODE_REPLY_WAIT_MAX)?,
+        };
+        match reply {
+            NodeReply::IsCleared(is_cleared) => Ok(is_cleared),
+            NodeReply::Failed(why) => Err(why),
+            other => Err(format!("{node}: unexpected answer: {other:?}")),
         }
     }
 

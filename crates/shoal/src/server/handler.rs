@@ -206,6 +206,14 @@ impl ServerContext {
             NodeRequest::SchemeOf { volume, ino } => {
                 self.led(*volume, |group| group.server().scheme_of(*ino).map(NodeReply::SchemeOf))
             }
+            NodeRequest::IsCleared { brick } => match self.bricks.is_cleared(*brick) {
+                Ok(is_cleared) => NodeReply::IsCleared(is_cleared),
+                Err(why) => NodeReply::Failed(why),
+            },
+            NodeRequest::Sweep { volume } => self.led(*volume, |group| {
+                group.server().sweep();
+                Ok(NodeReply::Done(Outcome::Done))
+            }),
             NodeRequest::Events { seen } => NodeReply::Events(self.events.after(seen)),
             NodeRequest::Clock => NodeReply::Clock { now_ms: now_ms() },
             NodeRequest::Round { .. }

@@ -182,10 +182,16 @@ impl ServerContext {
                             ));
                         }
                         RemovalState::InProgress => {
-                            return Err(format!(
-                                "there are still blocks on {brick}, or mounts may not know yet that it is drained; \
-                                 `remove-brick ... status` shows when it can be removed"
-                            ));
+                            return Err(match self.is_cleared(*id) {
+                                Ok(_) => format!(
+                                    "there are still blocks on {brick}, or mounts may still commit some; \
+                                     `remove-brick ... status` shows when it can be removed"
+                                ),
+                                Err(why) => format!(
+                                    "{brick} does not say whether there are still blocks on it ({why}): start its node, or give \
+                                     up what is on it with `remove-brick ... force`"
+                                ),
+                            });
                         }
                     }
                 }
@@ -198,11 +204,7 @@ impl ServerContext {
     pub(super) fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
         match self.view.map().bricks.get(&brick).map(|brick| brick.state) {
             Some(BrickState::Active) => RemovalState::NotStarted,
-            Some(BrickState::Draining)
-                if !self.view.is_quiet(brick) || self.blocks_left(volume, brick) != Some(0) =>
-            {
-                RemovalState::InProgress
-            }
+            Some(BrickState::Draining) if !self.is_free(volume, brick) => RemovalState::InProgress,
             _ => RemovalState::Completed,
         }
     }

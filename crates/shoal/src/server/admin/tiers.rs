@@ -51,10 +51,17 @@ impl ServerContext {
                 if !state.can_be_removed() {
                     return Err(format!(
                         "the hot tier has {} blocks, and has been empty for {} s; it can be removed when it was empty for \
-                         {} s, as mounts may not know yet that it is being detached: `detach status` shows that",
+                         {} s: `detach status` shows that",
                         state.hot_blocks,
                         state.empty_s,
                         REMOVAL_WAIT.as_secs()
+                    ));
+                }
+                if let Some(brick) = tier.bricks.iter().find(|brick| !self.is_free(volume, **brick)) {
+                    return Err(format!(
+                        "there are still blocks on {} of the hot tier, or mounts may still commit some, or it does not \
+                         answer: `detach status` shows when the tier can be removed",
+                        map.brick_name(*brick)
                     ));
                 }
                 Command::RemoveTier { volume }
@@ -148,7 +155,9 @@ impl ServerContext {
             shards: tier.shards.map(|shards| (shards.data, shards.parity)),
             bricks: map.bricks_in(volume, Tier::Hot).map(|(_, brick)| names::called(&map, brick)).collect(),
             detaching: tier.detaching,
-            can_be_removed: tier.detaching && state.can_be_removed(),
+            can_be_removed: tier.detaching
+                && state.can_be_removed()
+                && tier.bricks.iter().all(|brick| self.is_free(volume, *brick)),
             paused: map.option(volume, options::TIER_PAUSE).as_deref() == Some("on"),
             hot_blocks: state.hot_blocks,
             room_bytes: state.room.map(|room| (room.total_bytes, room.free_bytes)),
