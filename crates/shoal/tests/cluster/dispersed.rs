@@ -201,7 +201,7 @@ fn directory_is_converted_to_shards_and_back_while_a_node_dies_and_files_move_in
         write(&path, seed);
     }
     assert!(scheme(&cluster, &old, "").contains("auto: replica 3"));
-    assert!(scheme(&cluster, &old, "disperse 5 redundancy 1").contains("redundancy 2"));
+    assert!(scheme(&cluster, &old, "disperse 5 redundancy 1").contains("would survive 1"));
     assert!(scheme(&cluster, &cluster.local(), "").contains("is not on a Shoal volume"));
 
     // The leader dies while it converts what is there.
