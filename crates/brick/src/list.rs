@@ -41,14 +41,21 @@ impl Brick {
     pub(crate) fn list_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         let mut found = Vec::new();
         for session in self.session_directories()? {
-            for run in self.runs_of(session)? {
-                if !self.blocks_of(run)?.is_empty() {
-                    found.push(session);
-                    break;
-                }
+            if self.has_blocks_of(session)? {
+                found.push(session);
             }
         }
         Ok(found)
+    }
+
+    /// Whether a session has any block here.
+    pub(crate) fn has_blocks_of(&self, session: SessionId) -> Result<bool, BlockError> {
+        for run in self.runs_of(session)? {
+            if !self.blocks_of(run)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Sessions that have a directory, in order.

@@ -42,10 +42,8 @@ impl Brick {
 
     fn has_blocks(&self) -> Result<bool, BlockError> {
         for session in self.session_directories()? {
-            for run in self.runs_of(session)? {
-                if !self.blocks_of(run)?.is_empty() {
-                    return Ok(true);
-                }
+            if self.has_blocks_of(session)? {
+                return Ok(true);
             }
         }
         Ok(false)

@@ -37,10 +37,8 @@ pub struct Losses {
 
 /// The numbers of a group's scheme: data shards and all shards, or 0 and the copies that it should have.
 pub(crate) fn numbers(group: &BlockGroup, original: u8) -> (u8, u8) {
-    match group.is_sharded() {
-        true => (group.data_shards() as u8, group.all_shards() as u8),
-        false => (0, group.wanted_copies(original)),
-    }
+    let scheme = group.scheme(original);
+    (scheme.shards().map_or(0, |shards| shards.data), scheme.width() as u8)
 }
 
 type Class = (bool, u8, u8, Option<u8>, bool);

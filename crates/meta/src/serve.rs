@@ -119,7 +119,7 @@ impl Server {
 
     /// Deletes soon what bricks have and the namespace does not know.
     pub fn sweep(&self) {
-        self.shared.background.add(Work { sweep_now: true, ..Work::default() });
+        self.shared.background.add(Work { sweep_soon: true, ..Work::default() });
     }
 
     /// Starts a rebalance: blocks are moved to where placement would put them today.

@@ -187,11 +187,7 @@ fn in_another_scheme(cluster: &Rc<Cluster>) -> Option<Vec<(BlockId, BlockGroup)>
     }
     let is_in = |info: &BlockInfo, scheme: &BlockScheme| {
         let shards = scheme.shards().filter(|_| u64::from(info.len) >= cluster.layout().sharded_bytes_min);
-        let now = (info.group.data_shards(), info.group.all_shards());
-        match shards {
-            Some(shards) => now == (usize::from(shards.data), shards.width()),
-            None => now == (0, 0) && info.group.wanted_copies(cluster.layout().replica) == scheme.copies(),
-        }
+        info.group.scheme(cluster.layout().replica) == BlockScheme::new(scheme.copies(), shards)
     };
     let is_wanted = |id: &BlockId, info: &BlockInfo| {
         let of_files = wanted.get(id).map_or(&[][..], Vec::as_slice);

@@ -49,7 +49,7 @@ impl Places {
             (Some(Tier::Cold), Tier::Hot) => self.promoted += 1,
             _ => {}
         }
-        let scheme = |group: &BlockGroup| (group.tier(), group.data_shards(), group.wanted_copies(original));
+        let scheme = |group: &BlockGroup| (group.tier(), group.scheme(original));
         let is_anew = before.is_some_and(|before| scheme(&before) != scheme(group));
         let is_converted = is_anew && before.is_some_and(|before| before.tier() == group.tier());
         self.converted += usize::from(is_converted);

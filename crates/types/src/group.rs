@@ -1,6 +1,6 @@
 //! Block groups.
 
-use crate::BrickId;
+use crate::{BlockScheme, BrickId, Shards};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -98,6 +98,14 @@ impl BlockGroup {
     /// `original`.
     pub fn wanted_copies(&self, original: u8) -> u8 {
         if self.copies > 0 { self.copies } else { original }
+    }
+
+    /// The scheme that its block is stored in, in a volume that was created with `original` copies.
+    pub fn scheme(&self, original: u8) -> BlockScheme {
+        match self.is_sharded() {
+            true => BlockScheme::Shards(Shards { data: self.data, parity: self.len - self.data }),
+            false => BlockScheme::Copies(self.wanted_copies(original)),
+        }
     }
 
     /// The empty group of copies on the tier of this one.

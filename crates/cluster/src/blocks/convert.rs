@@ -39,13 +39,11 @@ impl Inner {
             return true;
         }
         let Ok(scheme) = self.scheme_on(map, info.group.tier(), scheme) else { return true };
-        let copies = info.group.wanted_copies(map.original_copies(self.volume));
-        match self.shards_for(scheme, u64::from(info.len)) {
-            Some(shards) => {
-                (shards.data(), shards.shards()) == (info.group.data_shards(), info.group.all_shards())
-            }
-            None => !info.group.is_sharded() && copies == scheme.copies(),
-        }
+        let wanted = match self.shards_for(scheme, u64::from(info.len)) {
+            Some(_) => scheme,
+            None => BlockScheme::Copies(scheme.copies()),
+        };
+        info.group.scheme(map.original_copies(self.volume)) == wanted
     }
 
     /// Stores a whole block on a tier as a new block would be stored there.

@@ -127,7 +127,7 @@ impl Worker {
         if work.sweep_all {
             self.sweeper.all(now);
         }
-        if work.sweep_now {
+        if work.sweep_soon {
             self.sweeper.soon(now);
         }
         work.sweep.iter().for_each(|session| self.sweeper.ended(*session, now));

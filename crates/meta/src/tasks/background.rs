@@ -18,8 +18,8 @@ pub(crate) struct Work {
     pub(crate) sweep: Vec<SessionId>,
     /// Sweep all sessions for unknown copies.
     pub(crate) sweep_all: bool,
-    /// The same, unless all sessions have just been swept.
-    pub(crate) sweep_now: bool,
+    /// Bricks are to become empty: all sessions are swept, unless a round is in progress or has just begun.
+    pub(crate) sweep_soon: bool,
     /// Bricks may have returned: failed deletions are retried.
     pub(crate) bricks: bool,
 }
@@ -30,7 +30,7 @@ impl Work {
             || self.collect
             || self.compact
             || self.sweep_all
-            || self.sweep_now
+            || self.sweep_soon
             || self.bricks
             || !self.sweep.is_empty()
     }
@@ -40,7 +40,7 @@ impl Work {
         self.collect |= other.collect;
         self.compact |= other.compact;
         self.sweep_all |= other.sweep_all;
-        self.sweep_now |= other.sweep_now;
+        self.sweep_soon |= other.sweep_soon;
         self.bricks |= other.bricks;
         self.sweep.extend(other.sweep);
     }
@@ -111,7 +111,7 @@ impl Background {
             reap: true,
             collect: true,
             sweep_all: true,
-            sweep_now: false,
+            sweep_soon: false,
             compact: true,
             bricks: true,
             sweep: Vec::new(),
