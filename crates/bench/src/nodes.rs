@@ -3,9 +3,10 @@
 //! All three share one disk and the machine's cores with the client. All data is written three times, so the
 //! figures are those of a third of the disk.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use shoal_suites::programs::quietly;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// First of the ports on the loopback address.
 const PORT: u16 = 27470;
+/// What a server counts of the blocks of each brick.
+const BRICK_BYTES: [&str; 2] = ["shoal_brick_read_bytes_total", "shoal_brick_written_bytes_total"];
 /// Longest time that a server takes to stop.
 const STOP_SECONDS_MAX: u64 = 60;
 
@@ -136,6 +139,25 @@ fn stats(program: &Path, mount: &Path) -> anyhow::Result<Value> {
     let out = Command::new(program).arg("stats").arg(mount).arg("--json").output()?;
     let stats: Value = serde_json::from_slice(&out.stdout).context("shoal stats --json")?;
     Ok(stats.get(0).cloned().unwrap_or(stats))
+}
+
+/// Bytes of blocks that each brick of some servers has read, and written, since it was opened, by its path.
+pub fn brick_bytes(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<BTreeMap<String, [u64; 2]>> {
+    let mut bytes = BTreeMap::<String, [u64; 2]>::new();
+    for node in 1..=nodes {
+        let out = shoal(program, top, node).arg("metrics").output()?;
+        let metrics = String::from_utf8(out.stdout).context("shoal metrics")?;
+        for (index, name) in BRICK_BYTES.iter().enumerate() {
+            for line in metrics.lines().filter(|line| line.starts_with(&format!("{name}{{"))) {
+                let (labels, value) = line.rsplit_once(' ').context("a metric without a value")?;
+                let path = labels.split("brick=\"").nth(1).and_then(|rest| rest.split('"').next());
+                let path = path.with_context(|| format!("no brick in {line}"))?;
+                bytes.entry(path.to_owned()).or_default()[index] = value.parse().context(line.to_owned())?;
+            }
+        }
+    }
+    ensure!(!bytes.is_empty(), "shoal metrics shows no bricks");
+    Ok(bytes)
 }
 
 /// How many recalls a mount was sent since it was mounted.

@@ -5,24 +5,34 @@
 //! were dropped; so are small files by eight threads. All bricks are on one disk, so that what is stored
 //! three times, or one and a half times, is written there so often.
 //!
+//! **A lost disk.** At the end the content of one brick is deleted, and an empty brick takes its place. The
+//! time counts until the healer has nothing left to do, and bytes are those that bricks read and write.
+//!
 //! **Assumes** that files are blocks: mounts keep no content in the metadata (`inline-limit=0`).
 
 use crate::files::Files;
 use crate::fio::Job;
 use crate::limits::{
-    SCHEMES_BRICKS, SCHEMES_BYTES, SCHEMES_FILES, SCHEMES_NODES, SCHEMES_RECORD_BYTES, SMALL_BLOCK_BYTES,
-    SMALL_THREADS,
+    HEAL_WAIT_MAX, SCHEMES_BRICKS, SCHEMES_BYTES, SCHEMES_FILES, SCHEMES_NODES, SCHEMES_RECORD_BYTES,
+    SMALL_BLOCK_BYTES, SMALL_THREADS,
 };
 use crate::measure::Bench;
 use crate::nodes;
 use crate::side::drop_caches;
+use anyhow::bail;
 use shoal_suites::programs::quietly;
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 /// The volumes, each with its scheme.
 const SCHEMES: [(&str, &str); 3] =
     [("copies", "replica 3"), ("six", "disperse 6 redundancy 2"), ("twelve", "disperse 12 redundancy 4")];
+
+/// How often it is looked whether everything is healed.
+const HEAL_POLL: Duration = Duration::from_millis(100);
 
 /// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
@@ -45,22 +55,18 @@ fn measure(program: &Path, top: &Path, files: usize) -> anyhow::Result<Vec<Strin
         SCHEMES_RECORD_BYTES >> 10,
         SMALL_BLOCK_BYTES >> 10
     )];
-    let mut note = |what: &str, figures: &Figures| {
-        let Figures { large, small } = figures;
-        let fact = format!(
-            "{what}: large {:.0} MB/s written, {:.0} MB/s read; small {:.0} written, {:.0} read",
-            large.0, large.1, small.0, small.1
-        );
+    let mut note = |fact: String| {
         eprintln!("{fact}");
         facts.push(fact);
     };
     let local = top.join("local");
     fs::create_dir_all(&local)?;
-    note("a plain directory", &figures(&local, files, drop_caches)?);
+    note(format!("a plain directory: {}", figures(&local, files, drop_caches)?));
     fs::remove_dir_all(&local)?;
     for (name, scheme) in SCHEMES {
         let volume = Mounted::create(program, top, (name, scheme))?;
-        note(scheme, &figures(&volume.point, files, || volume.remount())?);
+        note(format!("{scheme}: {}", figures(&volume.point, files, || volume.remount())?));
+        note(format!("{scheme}, {}", volume.heal_a_lost_disk()?));
     }
     Ok(facts)
 }
@@ -71,6 +77,14 @@ struct Figures {
     large: (f64, f64),
     /// In files per second.
     small: (f64, f64),
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { large, small } = self;
+        write!(f, "large {:.0} MB/s written, {:.0} MB/s read; ", large.0, large.1)?;
+        write!(f, "small {:.0} written, {:.0} read", small.0, small.1)
+    }
 }
 
 fn figures(point: &Path, files: usize, cool: impl Fn() -> anyhow::Result<()>) -> anyhow::Result<Figures> {
@@ -127,6 +141,73 @@ impl<'a> Mounted<'a> {
         drop_caches()?;
         self.mount()
     }
+}
+
+impl Mounted<'_> {
+    /// Loses a disk with its share of a large file, and waits until all of it is stored again.
+    fn heal_a_lost_disk(&self) -> anyhow::Result<String> {
+        let large = self.point.join("lost");
+        Job::whole(&large, "write", SCHEMES_RECORD_BYTES, SCHEMES_BYTES).run()?;
+        fs::remove_dir_all(self.point.join("small"))?;
+        self.wait_until_whole()?;
+        let path = self.top.join(format!("{}-0", self.name));
+        let lost = files_bytes(&path)?;
+        fs::remove_dir_all(&path)?;
+        drop_caches()?;
+        // The brick that comes in its place counts from 0.
+        let mut before = self.brick_bytes()?;
+        before.remove(&*path.to_string_lossy());
+        let begun = Instant::now();
+        let brick = format!("n1:{}", path.display());
+        let mut replace = nodes::shoal(self.program, self.top, 1);
+        quietly(replace.args(["volume", "replace-brick", self.name, &brick, &brick]))?;
+        self.wait_until_whole()?;
+        let (seconds, after) = (begun.elapsed().as_secs_f64(), self.brick_bytes()?);
+        let per_byte = |index: usize| {
+            let then = |path: &String| before.get(path).map_or(0, |bytes| bytes[index]);
+            let moved = after.iter().map(|(path, now)| now[index].saturating_sub(then(path)));
+            moved.sum::<u64>() as f64 / lost as f64
+        };
+        Ok(format!(
+            "a disk with {} MiB is lost: healed after {seconds:.1} s, {:.0} MB/s; {:.2} bytes read and {:.2} written \
+             for each byte lost",
+            lost >> 20,
+            lost as f64 / seconds / 1e6,
+            per_byte(0),
+            per_byte(1)
+        ))
+    }
+
+    fn brick_bytes(&self) -> anyhow::Result<BTreeMap<String, [u64; 2]>> {
+        nodes::brick_bytes(self.program, self.top, SCHEMES_NODES)
+    }
+
+    /// Waits until the volume has nothing to heal.
+    fn wait_until_whole(&self) -> anyhow::Result<()> {
+        let until = Instant::now() + HEAL_WAIT_MAX;
+        let mut info = nodes::shoal(self.program, self.top, 1);
+        info.args(["volume", "heal", self.name, "info", "summary"]);
+        loop {
+            let out = info.output()?;
+            if out.status.success() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                bail!("volume {} is not healed:\n{}", self.name, String::from_utf8_lossy(&out.stdout));
+            }
+            thread::sleep(HEAL_POLL);
+        }
+    }
+}
+
+/// Bytes of all files below a directory.
+fn files_bytes(dir: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let (entry, of) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+        bytes += if of.is_dir() { files_bytes(&entry)? } else { of.len() };
+    }
+    Ok(bytes)
 }
 
 impl Drop for Mounted<'_> {
