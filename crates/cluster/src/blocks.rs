@@ -30,9 +30,9 @@ mod convert;
 mod discard;
 mod fetch;
 mod gather;
+mod heal;
 mod health;
 mod lane;
-mod mend;
 pub mod names;
 mod repair;
 mod room;
@@ -274,8 +274,8 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn losses_survived(&self, group: BlockGroup) -> Option<usize> {
         self.inner.losses_survived(group)
     }
-    fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        self.inner.mend(id, info)
+    fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        self.inner.heal(id, info)
     }
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
         self.inner.verify(id, group)

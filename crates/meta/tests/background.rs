@@ -339,7 +339,7 @@ impl VolumeBlocks for Unreliable {
     fn is_whole(&self, _group: BlockGroup) -> bool {
         !self.overtaken
     }
-    fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+    fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         if !self.overtaken {
             return Ok(info.group);
         }

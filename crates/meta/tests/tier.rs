@@ -93,7 +93,7 @@ impl VolumeBlocks for Tiers {
     fn is_whole(&self, group: BlockGroup) -> bool {
         group == hot() || group == cold()
     }
-    fn mend(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+    fn heal(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         Ok(info.group)
     }
     fn move_to(

@@ -246,7 +246,7 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// Copies a block to where it is missing, and returns the group that has it now. That group avoids bricks
     /// that are gone or being drained, if possible; it is the old one if nothing could be done. The caller
     /// records the group, and then discards the copies outside of it.
-    fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
+    fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
     /// The bricks of a block's group that have it, by asking them. A brick that does not answer counts as
     /// having it.
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
@@ -261,7 +261,7 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     }
     /// Stores a whole block anew on its tier, in another scheme, and has its bricks check what they stored.
     /// `scheme` is that of [`has_wanted_scheme`](Self::has_wanted_scheme). Returns the group that has it
-    /// then. The caller continues as after [`mend`](Self::mend).
+    /// then. The caller continues as after [`heal`](Self::heal).
     fn convert(
         &self,
         id: BlockId,
@@ -278,13 +278,13 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     }
     /// Copies a whole block to where placement would put it today, in the scheme that it has. Returns the
     /// group that has it then, or the old one if that cannot be done now. The caller continues as after
-    /// [`mend`](Self::mend).
+    /// [`heal`](Self::heal).
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let _ = id;
         Ok(info.group)
     }
     /// Copies a block to the other tier, whole, and has its bricks check what they stored. Returns the group
-    /// that has it there. The caller continues as after [`mend`](Self::mend). `scheme` is that of
+    /// that has it there. The caller continues as after [`heal`](Self::heal). `scheme` is that of
     /// [`has_wanted_scheme`](Self::has_wanted_scheme).
     fn move_to(
         &self,
@@ -332,7 +332,7 @@ impl<T: BlockService> VolumeBlocks for T {
     fn is_whole(&self, _group: BlockGroup) -> bool {
         true
     }
-    fn mend(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+    fn heal(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         Ok(info.group)
     }
 }

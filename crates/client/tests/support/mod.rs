@@ -368,7 +368,7 @@ impl VolumeBlocks for Spread {
     fn is_whole(&self, group: BlockGroup) -> bool {
         group.len() >= self.copies
     }
-    fn mend(&self, _: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+    fn heal(&self, _: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         Ok(info.group)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::content::Content;
 use super::gather::Wanted;
-use super::mend::GIVES_UP_COPIES;
+use super::heal::GIVES_UP_COPIES;
 use super::store::{Copying, Target};
 use super::{Inner, names};
 use crate::map::ClusterMap;
@@ -62,7 +62,7 @@ impl Inner {
     }
 
     /// Restores the missing shards of a block, and moves those that may not stay where they are.
-    pub(super) fn mend_shards(
+    pub(super) fn heal_shards(
         self: &Arc<Inner>,
         map: &ClusterMap,
         id: BlockId,

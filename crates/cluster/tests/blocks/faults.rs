@@ -1,4 +1,4 @@
-//! Random stores, reads, mends and failures: what was acknowledged can be read as long as one copy survives.
+//! Random stores, reads, heals and failures: what was acknowledged can be read as long as one copy survives.
 
 use crate::support::*;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ enum Step {
     Up(u16),
     Full(u16, bool),
     Damage { brick: u16, block: usize },
-    MendAll,
+    HealAll,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1u16..=5).prop_map(Step::Up),
         1 => (1u16..=5, any::<bool>()).prop_map(|(brick, full)| Step::Full(brick, full)),
         1 => (1u16..=5, 0usize..40).prop_map(|(brick, block)| Step::Damage { brick, block }),
-        1 => Just(Step::MendAll),
+        1 => Just(Step::HealAll),
     ]
 }
 
@@ -64,11 +64,11 @@ proptest! {
                         }
                     }
                 }
-                Step::MendAll => {
+                Step::HealAll => {
                     for (id, (content, group)) in &mut stored {
                         let info = BlockInfo { len: content.len() as u32, group: *group };
-                        if let Ok(mended) = blocks.mend(*id, info) {
-                            *group = mended;
+                        if let Ok(healed) = blocks.heal(*id, info) {
+                            *group = healed;
                         }
                     }
                 }
@@ -81,7 +81,7 @@ proptest! {
             prop_assert_eq!(&blocks.fetch(*id, *group, 0, len).unwrap(), content);
             let info = BlockInfo { len, group: *group };
             eventually("every block is whole when all bricks are back", || {
-                blocks.mend(*id, info).is_ok_and(|group| blocks.is_whole(group))
+                blocks.heal(*id, info).is_ok_and(|group| blocks.is_whole(group))
             });
         }
     }

@@ -2,7 +2,7 @@
 
 mod faults;
 mod fetch;
-mod mend;
+mod heal;
 mod shards;
 mod store;
 mod support;

@@ -192,7 +192,7 @@ fn brick_that_fails_at_a_write_is_replaced_if_there_is_another() {
 }
 
 #[test]
-fn wiped_bricks_are_mended_together_from_k_shards() {
+fn wiped_bricks_are_healed_together_from_k_shards() {
     let (world, blocks) = World::sharded(4, 2, 6);
     let (block, group) = store(&blocks, 1);
     let lost: Vec<BrickId> = group.bricks().skip(1).take(2).collect();
@@ -201,11 +201,11 @@ fn wiped_bricks_are_mended_together_from_k_shards() {
     assert_eq!(left, lost.iter().fold(group, |group, brick| group.without(*brick)));
     let gets = || world.ids().iter().map(|brick| world.mem(*brick).gets()).sum::<u64>();
     let before = gets();
-    let mended = blocks.mend(id(1), info(left)).expect("enough shards are left");
+    let healed = blocks.heal(id(1), info(left)).expect("enough shards are left");
     assert_eq!(gets() - before, 4, "both are restored from one reading of k shards");
-    assert!(blocks.is_whole(mended), "{mended:?}");
-    assert_stored(&world, 1, mended);
-    assert_reads(&blocks, 1, mended, &block);
+    assert!(blocks.is_whole(healed), "{healed:?}");
+    assert_stored(&world, 1, healed);
+    assert_reads(&blocks, 1, healed, &block);
 }
 
 #[test]
@@ -216,12 +216,12 @@ fn shard_of_a_lost_brick_is_restored_on_a_spare_one() {
     world.mem(lost).set_down(true);
     world.change(Command::Lose { volume: VOLUME, bricks: vec![lost] });
     assert!(!blocks.is_whole(group));
-    let mended = blocks.mend(id(1), info(group)).expect("enough shards are left");
-    assert!(blocks.is_whole(mended) && !mended.contains(lost), "{mended:?}");
+    let healed = blocks.heal(id(1), info(group)).expect("enough shards are left");
+    assert!(blocks.is_whole(healed) && !healed.contains(lost), "{healed:?}");
     let kept: Vec<_> = group.shards().filter(|(_, brick)| *brick != lost).collect();
-    assert!(kept.iter().all(|(index, brick)| mended.shard(*index) == Some(*brick)), "the others stay");
-    assert_stored(&world, 1, mended);
-    assert_reads(&blocks, 1, mended, &block);
+    assert!(kept.iter().all(|(index, brick)| healed.shard(*index) == Some(*brick)), "the others stay");
+    assert_stored(&world, 1, healed);
+    assert_reads(&blocks, 1, healed, &block);
 }
 
 #[test]
@@ -233,21 +233,21 @@ fn drained_brick_gives_its_shard_away_and_keeps_it_while_no_other_takes_it() {
     world.mem(spare).set_down(true);
     world.change(Command::Drain { volume: VOLUME, bricks: vec![drained] });
     assert!(!blocks.is_whole(group));
-    eventually("the spare brick is known to be down", || blocks.mend(id(1), info(group)) == Ok(group));
+    eventually("the spare brick is known to be down", || blocks.heal(id(1), info(group)) == Ok(group));
     world.mem(spare).set_down(false);
-    let mut mended = group;
+    let mut healed = group;
     let gets = || world.ids().iter().map(|brick| world.mem(*brick).gets()).sum::<u64>();
     let before = gets();
     eventually("the spare brick takes the shard", || {
-        mended = blocks.mend(id(1), info(group)).expect("all shards are there");
-        mended.shard(5) == Some(spare)
+        healed = blocks.heal(id(1), info(group)).expect("all shards are there");
+        healed.shard(5) == Some(spare)
     });
     assert_eq!(gets() - before, 1, "the shard is copied as it is");
-    assert!(blocks.is_whole(mended) && !mended.contains(drained));
-    assert_reads(&blocks, 1, mended, &block);
-    assert_eq!(blocks.discard(&[(id(1), group.without_all(&mended))]), Ok(vec![]));
+    assert!(blocks.is_whole(healed) && !healed.contains(drained));
+    assert_reads(&blocks, 1, healed, &block);
+    assert_eq!(blocks.discard(&[(id(1), group.without_all(&healed))]), Ok(vec![]));
     assert!(!world.mem(drained).has(name(1, 5)), "what it has is in excess then");
-    assert_stored(&world, 1, mended);
+    assert_stored(&world, 1, healed);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn new_block_is_stored_on_the_hot_tier_with_its_number_of_copies() {
     let stored = blocks.store(id(1), &[content(1, 100)]).unwrap();
     assert_eq!((stored, world.holders(id(1))), (hot(), group(&[4, 5])));
     assert!(blocks.is_whole(stored) && blocks.is_balanced(id(1), stored));
-    assert_eq!(blocks.mend(id(1), info(100, stored)).unwrap(), stored);
+    assert_eq!(blocks.heal(id(1), info(100, stored)).unwrap(), stored);
     assert_eq!(blocks.fetch(id(1), stored, 0, 100).unwrap(), content(1, 100));
     let shards = BlockGroup::new([BrickId(1), BrickId(4)]).unwrap().on_hot_tier(2);
     assert!(!blocks.is_whole(shards), "a brick of the other tier");
@@ -91,9 +91,9 @@ fn lost_copy_on_the_hot_tier_is_restored_there() {
     world.mem(lost).wipe();
     world.change(Command::Lose { volume: VOLUME, bricks: vec![lost] });
     assert!(!blocks.is_whole(stored));
-    let mended = blocks.mend(id(1), info(100, stored)).unwrap();
-    assert_eq!((mended.tier(), mended.len()), (Tier::Hot, 2));
-    assert!(mended.bricks().all(|brick| brick.0 > 3) && blocks.is_whole(mended), "{mended:?}");
+    let healed = blocks.heal(id(1), info(100, stored)).unwrap();
+    assert_eq!((healed.tier(), healed.len()), (Tier::Hot, 2));
+    assert!(healed.bricks().all(|brick| brick.0 > 3) && blocks.is_whole(healed), "{healed:?}");
 }
 
 #[test]

@@ -292,9 +292,9 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId, wanted: Wanted) -> Res
     let outcome = match (is_whole, has_wanted_scheme) {
         (true, true) => bricks.rebalance(id, info),
         (true, false) => wanted.convert(bricks, id, info),
-        (false, true) => bricks.mend(id, info),
+        (false, true) => bricks.heal(id, info),
         // While it cannot be converted, it gets back what it lacks.
-        (false, false) => wanted.convert(bricks, id, info).or_else(|_| bricks.mend(id, info)),
+        (false, false) => wanted.convert(bricks, id, info).or_else(|_| bricks.heal(id, info)),
     };
     let to = match outcome {
         Ok(to) => to,

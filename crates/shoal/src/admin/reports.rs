@@ -248,7 +248,8 @@ pub struct HealReport {
     /// Blocks examined in this pass.
     pub examined: u64,
     /// Blocks copied by the leader's server since it started: healed, drained or rebalanced.
-    pub mended: u64,
+    #[serde(alias = "mended")]
+    pub copied_blocks: u64,
     /// Their bytes.
     pub copied_bytes: u64,
     /// Blocks that cannot be copied now, because the bricks needed do not answer or are full.

@@ -40,7 +40,7 @@ pub fn heal(report: &HealReport) -> String {
         text,
         "Copied so far by the server of {}, which leads: {}, {}",
         report.leader,
-        count(report.mended, "block"),
+        count(report.copied_blocks, "block"),
         show::bytes(report.copied_bytes),
     );
     text

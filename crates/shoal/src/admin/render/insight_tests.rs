@@ -122,7 +122,7 @@ fn heal_summary_has_the_lines_of_glusterfs() {
         degraded: 7,
         scanning: false,
         examined: 0,
-        mended: 0,
+        copied_blocks: 0,
         copied_bytes: 0,
         waiting: 0,
         failures: 1,

@@ -43,7 +43,7 @@ impl ServerContext {
             degraded: heal.degraded,
             scanning: heal.busy,
             examined: heal.status.done_blocks,
-            mended: heal.status.all_moved_blocks,
+            copied_blocks: heal.status.all_moved_blocks,
             copied_bytes: heal.status.all_moved_bytes,
             waiting: heal.status.waiting_blocks,
             failures: heal.status.failed_blocks,

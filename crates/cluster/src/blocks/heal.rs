@@ -15,14 +15,14 @@ use std::sync::Arc;
 impl Inner {
     /// A brick that is away for a while is not gone, and its copy counts. A brick that is being drained stays
     /// in the group until enough copies are elsewhere.
-    pub(super) fn mend(self: &Arc<Inner>, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+    pub(super) fn heal(self: &Arc<Inner>, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
         let rules = self.rules(&map, &info.group)?;
         if placement::is_whole(&map, self.volume, info.group) {
             return Ok(info.group);
         }
         if info.group.is_sharded() {
-            return self.mend_shards(&map, id, info.group);
+            return self.heal_shards(&map, id, info.group);
         }
         let (ranked, good) = self.ranked(&map, info.group.tier(), id);
         let plan = Plan::new(rules, info.group, (ranked, good), &[]);
@@ -32,8 +32,8 @@ impl Inner {
         }
         let (content, bad) = self.source(&map, id, info)?;
         let plan = Plan::new(rules, info.group, self.ranked(&map, info.group.tier(), id), &bad);
-        let mended = self.carry_out(plan, rules, id, &content)?;
-        Ok(self.with_what_is_left(&map, rules, info.group, &bad, mended))
+        let healed = self.carry_out(plan, rules, id, &content)?;
+        Ok(self.with_what_is_left(&map, rules, info.group, &bad, healed))
     }
 
     /// Copies that cannot be replaced yet stay in the group.
@@ -43,17 +43,17 @@ impl Inner {
         rules: Rules,
         group: BlockGroup,
         bad: &[BrickId],
-        mut mended: BlockGroup,
+        mut healed: BlockGroup,
     ) -> BlockGroup {
-        if mistake(GIVES_UP_COPIES) && !mended.is_empty() {
-            return mended;
+        if mistake(GIVES_UP_COPIES) && !healed.is_empty() {
+            return healed;
         }
         for brick in group.bricks().filter(|it| !bad.contains(it) && !placement::is_gone(map, *it)) {
-            if mended.len() < rules.replica {
-                mended = mended.with(brick).unwrap_or(mended);
+            if healed.len() < rules.replica {
+                healed = healed.with(brick).unwrap_or(healed);
             }
         }
-        if mended.is_empty() { group } else { mended }
+        if healed.is_empty() { group } else { healed }
     }
 
     fn carry_out(
@@ -102,7 +102,7 @@ impl Inner {
         if plan.good > 0 {
             let (content, bad) = self.source(&map, id, info)?;
             if !bad.is_empty() {
-                return self.mend_bad(&map, rules, id, (info, bad), &content);
+                return self.heal_bad(&map, rules, id, (info, bad), &content);
             }
             moved = self.carry_out(plan, rules, id, &content)?;
         }
@@ -110,7 +110,7 @@ impl Inner {
     }
 
     /// A copy that turned out to be missing is restored first.
-    fn mend_bad(
+    fn heal_bad(
         self: &Arc<Inner>,
         map: &ClusterMap,
         rules: Rules,
@@ -119,8 +119,8 @@ impl Inner {
         content: &Bytes,
     ) -> Result<BlockGroup, BlockError> {
         let plan = Plan::new(rules, info.group, self.ranked(map, info.group.tier(), id), &bad);
-        let mended = self.carry_out(plan, rules, id, content)?;
-        Ok(self.with_what_is_left(map, rules, info.group, &bad, mended))
+        let healed = self.carry_out(plan, rules, id, content)?;
+        Ok(self.with_what_is_left(map, rules, info.group, &bad, healed))
     }
 
     /// The whole content, and the bricks of the group that turned out not to have it.
