@@ -1,7 +1,8 @@
 //! The administrator of a world: changes of the cluster map, as the commands of `shoal volume` make them.
 //!
 //! **Model.** A volume is converted from copies to shards and back, and so are single directories and files
-//! of it. Bricks are added, drained and removed, and a hot tier is detached. Servers know of a change at
+//! of it. Bricks are added, drained and removed, and a hot tier is attached and
+//! detached. Servers know of a change at
 //! once, and clients some seconds later. What is to be removed must be empty first: the administrator polls
 //! until it is, and the world goes on meanwhile. A brick that was removed answers no request any more.
 
@@ -85,9 +86,18 @@ pub fn survey(cluster: &Rc<Cluster>) {
 
 /// Adds a brick, as long as there is another.
 pub fn add_brick(cluster: &Rc<Cluster>) {
-    if let Some(place) = cluster.bricks.next_place() {
-        change_map(cluster, &Command::AddBricks { volume: OF_WORLD, bricks: vec![place] });
+    let bricks = cluster.bricks.next_places(1);
+    if !bricks.is_empty() {
+        change_map(cluster, &Command::AddBricks { volume: OF_WORLD, bricks });
     }
+}
+
+/// Attaches a hot tier, unless there is one, or too few bricks are left for it.
+pub fn attach(cluster: &Rc<Cluster>) {
+    let Some(hot) = cluster.layout().later_hot else { return };
+    let (volume, bricks) = (OF_WORLD, cluster.bricks.next_places(hot.bricks));
+    let command = Command::AttachTier { volume, replica: hot.copies, shards: None, bricks, force: false };
+    change_map(cluster, &command);
 }
 
 /// Moves blocks to where placement would put them today.

@@ -258,18 +258,19 @@ impl BrickSet {
         }
     }
 
-    /// The node and the path of the next brick to add, if there is one.
-    pub fn next_place(&self) -> Option<(NodeId, PathBuf)> {
-        let number = self.newest_map().next.brick;
-        let brick = self.bricks.get(&BrickId(number))?;
-        Some((NodeId(number.into()), brick.dir.clone()))
+    /// The nodes and paths of the next bricks to add: so many, or as many as are left.
+    pub fn next_places(&self, count: u16) -> Vec<(NodeId, PathBuf)> {
+        let next = self.newest_map().next.brick;
+        let place =
+            |number| Some((NodeId(u32::from(number)), self.bricks.get(&BrickId(number))?.dir.clone()));
+        (next..next + count).map_while(place).collect()
     }
 
     /// When blocks are moved between tiers, if there is a hot one.
     pub fn tier_settings(&self) -> Option<TierSettings> {
         let map = self.newest_map();
         let detaching = map.tiers.get(&self.volume)?.detaching;
-        self.layout.hot.map(|hot| TierSettings { detaching, ..hot.settings })
+        self.layout.any_hot().map(|hot| TierSettings { detaching, ..hot.settings })
     }
 
     /// Whether a brick says that it has no block, and can get none any more.

@@ -83,6 +83,8 @@ pub enum FaultKind {
     Rot(u16),
     /// A brick is drained, for good, unless its tier would have too few others.
     Drain(u16),
+    /// A hot tier is attached, unless there is one.
+    Attach,
     /// The hot tier is being emptied, if there is one.
     Detach,
     /// What is being drained or detached is removed as soon as it is empty.
@@ -231,6 +233,7 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
         }
         FaultKind::Drain(brick) => admin::drain(cluster, *brick),
+        FaultKind::Attach => admin::attach(cluster),
         FaultKind::Detach => admin::detach(cluster),
         FaultKind::Convert => admin::convert(cluster),
         FaultKind::SetScheme => admin::set_scheme(cluster),

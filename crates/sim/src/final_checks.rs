@@ -108,7 +108,7 @@ pub fn run(cluster: &Rc<Cluster>, findings: &Findings, plan: &Plan) -> usize {
 
 /// Checks that the hot tier has been emptied, where nothing is used any more.
 fn look_at_tiers(cluster: &Rc<Cluster>, findings: &Findings) {
-    if cluster.layout().hot.is_none() {
+    if cluster.layout().any_hot().is_none() {
         return;
     }
     let mut last = None;

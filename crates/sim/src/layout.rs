@@ -2,7 +2,7 @@
 //!
 //! Half of all worlds have copies on one tier. A quarter is dispersed. A quarter has a hot tier, half of
 //! these over shards. In a third of all of them an administrator converts the volume, adds bricks and removes
-//! some. Where there are shards or tiers, or may be, everything is short: a block of some hundred bytes is
+//! some, and in half of those without a hot tier attaches one. Where there are shards or tiers, or may be, everything is short: a block of some hundred bytes is
 //! split, a block leaves the hot tier after seconds, and a few blocks fill it.
 
 use crate::scheduler::Machine;
@@ -42,6 +42,8 @@ const MANAGED: f64 = 0.33;
 const COPIES_MIN: u8 = 2;
 /// Most bricks that an administrator adds.
 const SPARES_MAX: u16 = 2;
+/// The share of worlds with an administrator, and without a hot tier at first, where one is attached.
+const ATTACHES: f64 = 0.5;
 /// Longest time after which an unused block leaves the hot tier, in seconds.
 const DEMOTE_AFTER_S_MAX: u64 = 5;
 /// Longest time for which a block that was used is left alone, in seconds.
@@ -73,8 +75,10 @@ pub struct Layout {
     pub scheme: Option<Shards>,
     /// Copies of a block when an administrator has converted the cold tier to copies.
     pub copies: u8,
-    /// Bricks that an administrator may add to the cold tier. They have the last numbers.
+    /// Bricks that an administrator may add, to the cold tier or as a hot one. They have the last numbers.
     pub spares: u16,
+    /// The hot tier that an administrator attaches. Its bricks are spare ones, and never exhausted.
+    pub later_hot: Option<Hot>,
 }
 
 /// The hot tier of a world.
@@ -106,6 +110,7 @@ impl Layout {
             scheme: None,
             copies: replica,
             spares: 0,
+            later_hot: None,
         };
         let layout = match rng.random_range(0..4) {
             0 | 1 => copies,
@@ -117,7 +122,16 @@ impl Layout {
             }
         };
         let mut rng = SmallRng::seed_from_u64(seed ^ 0xad31);
-        if rng.random_bool(MANAGED) { layout.managed(&mut rng) } else { layout }
+        if !rng.random_bool(MANAGED) {
+            return layout;
+        }
+        let managed = layout.managed(&mut rng);
+        let mut rng = SmallRng::seed_from_u64(seed ^ 0xa77a);
+        if managed.hot.is_some() || !rng.random_bool(ATTACHES) {
+            return managed;
+        }
+        let hot = Hot::drawn(&mut rng);
+        Layout { later_hot: Some(hot), spares: managed.spares + hot.bricks, ..managed }
     }
 
     /// The layout with an administrator. In half of them, a block in copies survives another number of losses
@@ -158,7 +172,12 @@ impl Layout {
         self.bricks() + self.spares
     }
 
-    /// The tier of a brick.
+    /// The hot tier that there is at the beginning, or may be later.
+    pub fn any_hot(&self) -> Option<Hot> {
+        self.hot.or(self.later_hot)
+    }
+
+    /// The tier of a brick at the beginning.
     pub fn tier_of(&self, brick: BrickId) -> Tier {
         match self.hot {
             Some(hot) if hot.is_first && brick.0 <= hot.bricks => Tier::Hot,
@@ -169,7 +188,7 @@ impl Layout {
 
     /// How far apart wall clocks are at the beginning, in milliseconds.
     pub fn clock_ms_max(&self) -> u64 {
-        if self.hot.is_some() { CLOCK_MS_MAX } else { FAR_CLOCK_MS_MAX }
+        if self.any_hot().is_some() { CLOCK_MS_MAX } else { FAR_CLOCK_MS_MAX }
     }
 
     /// The map of a cluster with these bricks, each on a node of its own, with their files below a directory.

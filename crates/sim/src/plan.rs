@@ -95,6 +95,9 @@ impl Plan {
         if layout.scheme.is_some() {
             draw.administrate(&mut faults);
         }
+        if layout.later_hot.is_some() {
+            draw.attach(&mut faults);
+        }
         Plan {
             seed,
             faults,
@@ -112,7 +115,7 @@ impl Plan {
             matches!(kind, FaultKind::BrickAway(_) | FaultKind::BrickSlow(_) | FaultKind::Rot(_))
         };
         // What does not fit on a hot tier leaves copies there, too, and a conversion that is begun again.
-        self.settings.layout.hot.is_some()
+        self.settings.layout.any_hot().is_some()
             || self.settings.layout.scheme.is_some()
             || self.faults.iter().any(|fault| is_one(&fault.kind))
     }
@@ -272,6 +275,20 @@ impl Draw {
             }
         }
         keep_room(faults);
+    }
+
+    /// Has a hot tier attached at some time, and in half of all worlds detached later.
+    fn attach(&mut self, faults: &mut Vec<Fault>) {
+        let actions = match self.rng.random_bool(0.5) {
+            true => vec![FaultKind::Attach],
+            false => vec![FaultKind::Attach, FaultKind::Detach, FaultKind::Commit],
+        };
+        let mut at = 0;
+        for kind in actions {
+            at = self.rng.random_range(at..=faults.len());
+            faults.insert(at, Fault { overlaps: true, ..self.fault(1, kind) });
+            at += 1;
+        }
     }
 
     /// One combination, several times.
