@@ -37,6 +37,7 @@ pub mod names;
 mod repair;
 mod room;
 mod shards;
+mod share;
 mod store;
 mod tier;
 
@@ -46,6 +47,7 @@ use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
 use health::Health;
 use lane::Lane;
+pub use share::{CopyOrder, CopyTask};
 use shoal_coding::Coder;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
@@ -70,6 +72,12 @@ pub trait Bricks: Send + Sync + 'static {
     fn sharded_bytes_min(&self) -> u64 {
         SHARDED_BYTES_MIN
     }
+    /// Has another node copy a block of a volume. The answer is the block's group then; `None`: that node did
+    /// not do it, or has not answered in time.
+    fn copy_on(&self, node: NodeId, volume: GroupId, order: &CopyOrder) -> Option<BlockGroup> {
+        let _ = (node, volume, order);
+        None
+    }
 }
 
 type Callback = Box<dyn Fn() + Send + Sync>;
@@ -87,6 +95,7 @@ struct Inner {
     health: Health,
     lanes: Mutex<BTreeMap<BrickId, Arc<Lane>>>,
     repairs: AtomicUsize,
+    copies_for_others: AtomicUsize,
     /// Bricks had shards when they were last asked for their sessions. They may have some although the map
     /// says copies: the volume was converted.
     has_found_shards: AtomicBool,
@@ -103,6 +112,7 @@ impl ReplicatedBlocks {
             health: Health::default(),
             lanes: Mutex::default(),
             repairs: AtomicUsize::new(0),
+            copies_for_others: AtomicUsize::new(0),
             has_found_shards: AtomicBool::new(false),
             coders: Mutex::default(),
             on_return: Mutex::default(),
@@ -271,11 +281,14 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn is_whole(&self, group: BlockGroup) -> bool {
         placement::is_whole(&self.inner.bricks.map(), self.inner.volume, group)
     }
+    fn copying_nodes(&self) -> usize {
+        self.inner.copying_nodes()
+    }
     fn losses_survived(&self, group: BlockGroup) -> Option<usize> {
         self.inner.losses_survived(group)
     }
     fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        self.inner.heal(id, info)
+        self.inner.copy_anywhere(id, info, CopyTask::Heal)
     }
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
         self.inner.verify(id, group)
@@ -289,13 +302,13 @@ impl VolumeBlocks for ReplicatedBlocks {
         info: BlockInfo,
         scheme: Option<BlockScheme>,
     ) -> Result<BlockGroup, BlockError> {
-        self.inner.store_anew(&self.inner.bricks.map(), id, info, (info.group.tier(), scheme))
+        self.inner.copy_anywhere(id, info, CopyTask::Convert(scheme))
     }
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         self.inner.is_balanced(id, group)
     }
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        self.inner.rebalance(id, info)
+        self.inner.copy_anywhere(id, info, CopyTask::Rebalance)
     }
     fn move_to(
         &self,
@@ -304,7 +317,7 @@ impl VolumeBlocks for ReplicatedBlocks {
         tier: Tier,
         scheme: Option<BlockScheme>,
     ) -> Result<BlockGroup, BlockError> {
-        self.inner.move_to(id, info, (tier, scheme))
+        self.inner.copy_anywhere(id, info, CopyTask::Move(tier, scheme))
     }
     fn room_in(&self, tier: Tier) -> Result<Statfs, BlockError> {
         self.inner.room_in(tier)

@@ -137,6 +137,8 @@ pub const PORT_DEFAULT: u16 = 7470;
 pub const MAP_POLL: Duration = Duration::from_millis(700);
 /// How long a command waits until a change of the map has reached the node that acts on it.
 pub const MAP_NEWS_PATIENCE: Duration = Duration::from_secs(2);
+/// A node that was asked to copy a block is waited for so long; then the block is copied without it.
+pub const COPY_REPLY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Time-out of a short request to a node, which may be busy or have to be connected first.
 pub const NODE_REPLY_WAIT_MAX: Duration = Duration::from_secs(3);
 /// Time-out of a node's report, after which it is shown as disconnected.

@@ -247,6 +247,10 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// that are gone or being drained, if possible; it is the old one if nothing could be done. The caller
     /// records the group, and then discards the copies outside of it.
     fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
+    /// How many nodes share the copying of blocks, by this call and those below.
+    fn copying_nodes(&self) -> usize {
+        1
+    }
     /// The bricks of a block's group that have it, by asking them. A brick that does not answer counts as
     /// having it.
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {

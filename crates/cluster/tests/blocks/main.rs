@@ -4,6 +4,7 @@ mod faults;
 mod fetch;
 mod heal;
 mod shards;
+mod share;
 mod store;
 mod support;
 mod tiers;

@@ -256,7 +256,8 @@ fn heal_claimed(
     wanted: impl Fn(BlockId) -> Wanted + Sync,
 ) -> Result<(), Trouble> {
     let term = shared.leads()?;
-    let blocks = place::copy(page, |id| copy_one(shared, task, id, wanted(id)))?;
+    let blocks =
+        place::copy(page, shared.bricks.copying_nodes(), |id| copy_one(shared, task, id, wanted(id)))?;
     place::commit(
         shared,
         term,

@@ -16,9 +16,10 @@ use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Copies blocks, several at a time; returns those whose bricks have changed.
+/// Copies blocks, several at a time on each of some nodes; returns those whose bricks have changed.
 pub(super) fn copy(
     page: &[BlockId],
+    nodes: usize,
     one: impl Fn(BlockId) -> Result<Option<Placed>, Trouble> + Sync,
 ) -> Result<Vec<Placed>, Trouble> {
     let next = AtomicUsize::new(0);
@@ -32,7 +33,7 @@ pub(super) fn copy(
             }
         }
     };
-    shoal_runtime::thread::together(HEAL_THREADS.min(page.len()), work);
+    shoal_runtime::thread::together((HEAL_THREADS * nodes).min(page.len()), work);
     match trouble.into_inner() {
         Some(error) => Err(error),
         None => Ok(placed.into_inner()),

@@ -432,7 +432,7 @@ impl Mover {
         let to = places(shared, page)?;
         let claimed = shared.heal.claim(&page.iter().map(|one| one.id).collect::<Vec<_>>());
         self.moved.extend(&claimed);
-        let copied = place::copy(&claimed, |id| match to.get(&id) {
+        let copied = place::copy(&claimed, shared.bricks.copying_nodes(), |id| match to.get(&id) {
             Some(to) => copy_one(shared, id, *to),
             None => Ok(None),
         });

@@ -5,13 +5,13 @@ use crate::admin::{Event, SeenEvent};
 use crate::profile::{Profiled, Round, RoundReply};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
-use shoal_cluster::{Command, Outcome};
+use shoal_cluster::{Command, CopyOrder, Outcome};
 use shoal_meta::{
     BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PolicyState, SchemeUse, SessionInfo, TierState,
 };
 use shoal_net::{Link, NetError, Service};
-use shoal_types::{BlockScheme, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId, Tier};
-use shoal_wire::{CodecError, decode, encode};
+use shoal_types::{BlockGroup, BlockScheme, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId, Tier};
+use shoal_wire::{BlockError, CodecError, decode, encode};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -91,6 +91,8 @@ pub enum NodeRequest {
     /// Delete soon what bricks have and the namespace does not know: [`NodeReply::Done`]. For the volume's
     /// leader.
     Sweep { volume: GroupId },
+    /// Copy a block, for the volume's leader: [`NodeReply::Copied`].
+    Copy { volume: GroupId, order: CopyOrder },
 }
 
 /// The answer to a request.
@@ -152,6 +154,8 @@ pub enum NodeReply {
     SchemeOf(PolicyState<BlockScheme>),
     /// Whether a brick is empty for good.
     IsCleared(bool),
+    /// The group of a block that was copied.
+    Copied(Result<BlockGroup, BlockError>),
 }
 
 /// A session, as the volume's leader knows it.

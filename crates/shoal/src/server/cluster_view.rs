@@ -12,13 +12,13 @@ use super::access::not_started;
 use super::calls::{NodeReply, NodeRequest, request_over};
 use super::near_bricks::NearBricks;
 use crate::address::is_own;
-use crate::limits::NODE_REPLY_WAIT_MAX;
+use crate::limits::{COPY_REPLY_WAIT_MAX, NODE_REPLY_WAIT_MAX};
 use crate::measure::{MeasuredMeta, MetaWatches};
 use parking_lot::{Condvar, Mutex, RwLock};
-use shoal_cluster::{Bricks, ClusterMap, Draining};
+use shoal_cluster::{Bricks, ClusterMap, CopyOrder, Draining};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
 use shoal_net::{Fence, Lane, Link, NetError, Network};
-use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use shoal_types::{BlockGroup, BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{BlockService, Denial, MetaService};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -279,6 +279,16 @@ impl Bricks for ClusterView {
 
     fn here(&self) -> Option<NodeId> {
         self.here.or_else(|| self.near.get().copied())
+    }
+
+    fn copy_on(&self, node: NodeId, volume: GroupId, order: &CopyOrder) -> Option<BlockGroup> {
+        match self.ask(node, &NodeRequest::Copy { volume, order: *order }, COPY_REPLY_WAIT_MAX) {
+            Ok(NodeReply::Copied(Ok(group))) => Some(group),
+            other => {
+                tracing::debug!(block = %order.id, %node, ?other, "another node has not copied a block");
+                None
+            }
+        }
     }
 }
 

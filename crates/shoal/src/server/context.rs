@@ -11,8 +11,11 @@ use super::retired::Retiring;
 use super::rounds::Rounds;
 use super::sessions::Heard;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
+use parking_lot::Mutex;
+use shoal_cluster::{Bricks, ReplicatedBlocks};
 use shoal_net::Fence;
-use shoal_types::{Incarnation, NodeId};
+use shoal_types::{GroupId, Incarnation, NodeId};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -31,6 +34,8 @@ pub struct ServerContext {
     pub(super) opener: Arc<LocalOpener>,
     pub(super) groups: Arc<Groups>,
     pub(super) bricks: Arc<LocalBricks>,
+    /// The blocks of volumes of which this node copies some for other nodes.
+    copiers: Mutex<BTreeMap<GroupId, Arc<ReplicatedBlocks>>>,
     pub(super) retiring: Retiring,
     pub(super) access: Access,
     pub(super) heard: Heard,
@@ -58,6 +63,7 @@ impl ServerContext {
             fenced: OnceLock::new(),
             groups: Groups::new(dir.clone(), view.clone(), opener.clone()),
             bricks: LocalBricks::new(dir.clone(), view.clone()),
+            copiers: Mutex::default(),
             retiring: Retiring::default(),
             access: Access::new(view.clone(), events.clone()),
             heard: Heard::default(),
@@ -68,6 +74,15 @@ impl ServerContext {
             view,
             opener,
         }))
+    }
+
+    /// The blocks of a volume, to copy some for other nodes.
+    pub(super) fn copier_of(&self, volume: GroupId) -> Arc<ReplicatedBlocks> {
+        let map = self.view.map();
+        let mut copiers = self.copiers.lock();
+        copiers.retain(|known, _| map.volumes.contains_key(known));
+        let bricks: Arc<dyn Bricks> = self.view.clone();
+        copiers.entry(volume).or_insert_with(|| ReplicatedBlocks::new(volume, bricks)).clone()
     }
 
     /// Starts the thread that opens and closes replicas and bricks as the map requires.

@@ -8,10 +8,11 @@ use crate::admin::{
     Admin, AdminAnswer, AdminRequest, BrickName, ClusterReport, Init, Join, RemoveStep, Token, VolumeStatus,
     WebListen,
 };
+use bytes::Bytes;
 use shoal_client::{Client, Options};
-use shoal_cluster::{Bricks, ReplicatedBlocks};
+use shoal_cluster::{Bricks, CopyOrder, CopyTask, ReplicatedBlocks};
 use shoal_net::Lane;
-use shoal_types::{GroupId, NodeId};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,6 +41,10 @@ fn serve(data: &Path) -> Arc<Server> {
         dir.is_some()
     });
     Server::start(dir.unwrap(), &spec).unwrap()
+}
+
+fn group(bricks: &[u16]) -> BlockGroup {
+    BlockGroup::new(bricks.iter().map(|brick| BrickId(*brick))).unwrap()
 }
 
 fn ask(server: &Server, request: AdminRequest) -> Result<AdminAnswer, String> {
@@ -200,6 +205,21 @@ fn client_uses_its_volumes_only_and_an_empty_brick_can_be_removed() {
     let blocks = ReplicatedBlocks::new(volume, bricks);
     let client = Client::open_replicated(replicas, blocks, Options::default()).unwrap();
     assert!(client.statfs(shoal_client::Wait::Allowed).unwrap().total_bytes > 0);
+    // A node copies a block for another one. It belongs to a session that lives, so it is not swept.
+    let block = BlockId { session: client.session(), seq: 1 << 40 };
+    let (two, all) = (group(&[1, 2]), group(&[1, 2, 3]));
+    let content = Bytes::from_static(b"a block");
+    let leader = &servers[0].context.view;
+    for brick in two.bricks() {
+        leader.brick(brick).unwrap().put(block, &[content.clone()]).unwrap();
+    }
+    let info = BlockInfo { len: content.len() as u32, group: two };
+    let order = CopyOrder { id: block, info, task: CopyTask::Heal, epoch: leader.map().epoch };
+    assert_eq!(leader.copy_on(NodeId(2), volume, &order), Some(all));
+    let last = leader.brick(BrickId(3)).unwrap();
+    assert_eq!(last.get(block, 0, info.len), Ok(content));
+    assert_eq!(view.copy_on(NodeId(2), volume, &order), None, "a client may not have blocks copied");
+    all.bricks().for_each(|brick| leader.brick(brick).unwrap().delete(&[block]).unwrap());
     client.close().unwrap();
 
     let step = |step| AdminRequest::RemoveBricks { name: "web".into(), bricks: vec![three.brick(1)], step };
