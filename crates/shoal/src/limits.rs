@@ -174,6 +174,9 @@ pub const BRICK_FREE_BYTES_MIN: u64 = 512 << 20;
 /// Least free space for a new server's data directory, in bytes: the logs, stores and compactions of the
 /// cluster map and a few volumes.
 pub const DATA_FREE_BYTES_MIN: u64 = 512 << 20;
+/// A follower that has seen a request for a rebalance asks the leader only then whether it has completed it:
+/// by then the leader has seen the request, too.
+pub const REBALANCE_NEWS_PATIENCE: Duration = Duration::from_secs(10);
 /// Interval at which the leader of the cluster map's group looks for drained bricks.
 pub const TIDY_EVERY: Duration = Duration::from_secs(2);
 /// Sessions whose addresses a server remembers, for `volume status NAME clients`: far more than there are

@@ -102,13 +102,14 @@ impl ServerContext {
                 let map = context.view.map();
                 context.bricks.reconcile(&map);
                 context.groups.reconcile(&map);
+                context.record_rebalances(&map);
                 seen = context.view.wait(seen, MANAGE_EVERY);
             }
         })
     }
 
     /// Starts the thread that removes drained bricks from the map, as long as this node leads the map's
-    /// group, and closes replicas that their groups have removed.
+    /// group, closes replicas that their groups have removed, and learns which rebalances have completed.
     pub(super) fn tidy(self: &Arc<ServerContext>) -> std::io::Result<JoinHandle<()>> {
         let context = self.clone();
         std::thread::Builder::new().name("shoal-tidy".into()).spawn(move || {
@@ -124,6 +125,7 @@ impl ServerContext {
                 }
                 context.tidy_up();
                 context.learn_who_left();
+                context.learn_completed_rebalances();
                 next = Instant::now() + TIDY_EVERY;
             }
         })

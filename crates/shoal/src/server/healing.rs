@@ -1,8 +1,10 @@
 //! Requests to the healer of a volume's leader.
 
-use super::calls::{Heal, NodeReply};
+use super::calls::{Heal, NodeReply, NodeRequest};
 use super::context::ServerContext;
 use super::opening::VolumeGroup;
+use crate::limits::NODE_REPLY_WAIT_MAX;
+use shoal_cluster::ClusterMap;
 use shoal_meta::{HealStatus, HealTask};
 use shoal_types::{BrickId, GroupId};
 use shoal_wire::MetaError;
@@ -37,6 +39,35 @@ impl ServerContext {
                 status,
             }))
         })
+    }
+
+    /// Records which rebalances have not completed, so that they are resumed after a restart of all servers.
+    pub(super) fn record_rebalances(&self, map: &ClusterMap) {
+        let groups = map.volumes.keys().filter_map(|volume| self.opener.volume(*volume));
+        for (id, rebalance) in groups.filter_map(|group| group.unfinished_rebalance()) {
+            if let Err(error) = self.dir.set_unfinished_rebalance(id, rebalance) {
+                tracing::warn!(replica = %id, error = format!("{error:#}"), "a rebalance cannot be recorded");
+            }
+        }
+    }
+
+    /// Followers ask the leaders of volumes whether the requested rebalance has completed. A follower that
+    /// did not know would repeat it as the next leader.
+    pub(super) fn learn_completed_rebalances(&self) {
+        for volume in self.view.map().volumes.keys() {
+            let Some(group) = self.opener.volume(*volume) else { continue };
+            let Some((_, Some(rebalance))) = group.unfinished_rebalance() else { continue };
+            if group.server().replica().leads() {
+                continue;
+            }
+            let request = NodeRequest::Heal { volume: *volume };
+            let answer = self.request_from_leader(*volume, &request, NODE_REPLY_WAIT_MAX);
+            if let Ok((_, NodeReply::Heal(heal))) = answer
+                && !heal.rebalancing
+            {
+                group.rebalance_is_completed(rebalance);
+            }
+        }
     }
 
     /// How many blocks are on a brick.

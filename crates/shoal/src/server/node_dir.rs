@@ -55,6 +55,9 @@ pub struct Identity {
     /// The directories of these bricks, until they have been deleted.
     #[serde(default)]
     brick_paths: BTreeMap<BrickId, PathBuf>,
+    /// Replicas of volumes whose rebalance has not completed, and its number in the cluster map.
+    #[serde(default)]
+    rebalances: BTreeMap<ReplicaId, u64>,
     /// Number of server starts in this directory so far.
     #[serde(default)]
     starts: u64,
@@ -145,6 +148,7 @@ impl Identity {
             replicas: BTreeSet::new(),
             bricks: BTreeMap::new(),
             brick_paths: BTreeMap::new(),
+            rebalances: BTreeMap::new(),
             starts: 0,
             place: None,
             fenced: None,
@@ -332,6 +336,27 @@ impl NodeDir {
             return Err(error);
         }
         Ok(true)
+    }
+
+    /// The rebalance that a replica's volume had not completed, as last recorded.
+    pub fn unfinished_rebalance(&self, id: ReplicaId) -> Option<u64> {
+        self.identity.lock().rebalances.get(&id).copied()
+    }
+
+    /// Records which rebalance a replica's volume has not completed, for the next start.
+    pub fn set_unfinished_rebalance(&self, id: ReplicaId, rebalance: Option<u64>) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        if identity.rebalances.get(&id).copied() == rebalance {
+            return Ok(());
+        }
+        let mut next = identity.clone();
+        match rebalance {
+            Some(rebalance) => next.rebalances.insert(id, rebalance),
+            None => next.rebalances.remove(&id),
+        };
+        self.save(&next)?;
+        *identity = next;
+        Ok(())
     }
 
     /// The identity of a brick that was made here, if it was.

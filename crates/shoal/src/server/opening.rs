@@ -6,6 +6,7 @@ use super::groups::{Figures, Group, Opener};
 use super::machine::{self, MapMachine};
 use super::node_dir::NodeDir;
 use super::peers::GroupPeers;
+use crate::limits::REBALANCE_NEWS_PATIENCE;
 use crate::measure::{MeasuredMeta, MetaWatches, op_stats};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ use shoal_wire::MetaError;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// The replica that holds the cluster map.
 pub struct MapGroup {
@@ -42,6 +44,8 @@ pub struct VolumeGroup {
     group: GroupId,
     id: ReplicaId,
     seen: Mutex<Seen>,
+    /// The rebalance that had not completed when this node's server ended.
+    interrupted: Option<u64>,
 }
 
 /// State that a volume's replica derives from the map.
@@ -51,14 +55,33 @@ struct Seen {
     placement: (Vec<(BrickId, Brick)>, Vec<BlockScheme>, Schemes),
     /// Rebalances that the map has requested, those before this process included.
     rebalance: Option<u64>,
-    /// Rebalances that were requested of this process.
+    /// Rebalances that were requested of this process, and when the last one was.
     asked: u64,
+    asked_at: Option<Instant>,
 }
 
 impl VolumeGroup {
     /// Whether a requested rebalance has not completed yet.
     pub fn awaits_rebalance(&self, status: &HealStatus) -> bool {
         self.seen.lock().asked > status.rebalances
+    }
+
+    /// The replica, and the rebalance that has not completed: a restart has to resume it. `None` before the
+    /// replica has seen the map.
+    pub fn unfinished_rebalance(&self) -> Option<(ReplicaId, Option<u64>)> {
+        let completed = self.server.heal_status().rebalances;
+        let seen = self.seen.lock();
+        let rebalance = seen.rebalance?;
+        Some((self.id, (seen.asked > completed).then_some(rebalance)))
+    }
+
+    /// Cancels the request for this rebalance: the leader, which is another replica, has completed it.
+    pub fn rebalance_is_completed(&self, rebalance: u64) {
+        let seen = self.seen.lock();
+        let is_old = seen.asked_at.is_some_and(|at| at.elapsed() > REBALANCE_NEWS_PATIENCE);
+        if seen.rebalance == Some(rebalance) && is_old && !self.server.replica().leads() {
+            self.server.stop_rebalance();
+        }
     }
 
     /// The metadata server of the volume.
@@ -186,7 +209,8 @@ impl Opener for LocalOpener {
         let requests = Arc::new(MetaWatches::default());
         let measured = MeasuredMeta::new(server.clone(), requests.clone());
         let (id, seen) = (place.id, Mutex::default());
-        let replica = Arc::new(VolumeGroup { server, requests, group, id, seen });
+        let interrupted = self.dir.unfinished_rebalance(id);
+        let replica = Arc::new(VolumeGroup { server, requests, group, id, seen, interrupted });
         let mut volumes = self.volumes.lock();
         if named || volumes.get(&group).is_none_or(|known| known.strong_count() == 0) {
             volumes.insert(group, Arc::downgrade(&replica));
@@ -295,11 +319,16 @@ impl Group for VolumeGroup {
             seen.placement = placement;
             self.server.placement_changed();
         }
-        if seen.rebalance.is_some_and(|before| before != volume.rebalance) {
+        let has_changed = match seen.rebalance {
+            Some(before) => before != volume.rebalance,
+            None => self.interrupted == Some(volume.rebalance),
+        };
+        if has_changed {
             if volume.is_rebalance_stopped() {
                 self.server.stop_rebalance();
             } else {
                 seen.asked += 1;
+                seen.asked_at = Some(Instant::now());
                 self.server.rebalance();
             }
         }
