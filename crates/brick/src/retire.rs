@@ -63,6 +63,10 @@ pub fn retire(
     go_on: &mut dyn FnMut(u64, Duration) -> bool,
 ) -> Result<Retirement, BrickError> {
     let layout = Layout::new(dir);
+    // Before the lock: the brick that took the place of this one is in use.
+    if format::identity(&layout)? != id {
+        return Ok(Retirement::AnotherBrick);
+    }
     let (_lock, found) = format::recognise(&layout)?;
     if found != id {
         return Ok(Retirement::AnotherBrick);
@@ -116,6 +120,16 @@ mod tests {
             brick.put(block, &[Bytes::from_static(b"content")]).unwrap();
         }
         brick.id()
+    }
+
+    #[test]
+    fn brick_in_use_that_took_the_place_of_a_retired_one_is_recognised() {
+        let temp = tempfile::tempdir().unwrap();
+        Brick::format(temp.path()).unwrap();
+        let brick = Brick::open(temp.path()).unwrap();
+        let another = brick.id() + 1;
+        assert_eq!(retire(temp.path(), another, &mut |_, _| true).unwrap(), Retirement::AnotherBrick);
+        assert!(matches!(retire(temp.path(), brick.id(), &mut |_, _| true), Err(BrickError::InUse(_))));
     }
 
     #[test]
