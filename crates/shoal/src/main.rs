@@ -54,14 +54,14 @@ mod volume;
 mod walk;
 mod web;
 
-use clap::Parser;
+use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if let Some(code) = cmd::helper::run_if_called(std::env::args_os()) {
         return code;
     }
-    let command = cmd::Cli::parse();
+    let command = cmd::Cli::try_parse().unwrap_or_else(|error| cmd::end_with(&error));
     match command.run() {
         Ok(code) => code,
         Err(error) => {

@@ -11,6 +11,7 @@ mod events;
 mod export;
 mod fileinfo;
 mod fsck;
+mod gluster_commands;
 pub mod helper;
 mod import;
 mod inode_of;
@@ -39,6 +40,7 @@ pub use serve::Serve;
 
 use crate::daemon;
 use crate::guard::GuardMount;
+use crate::show;
 use clap::{Parser, Subcommand};
 use local::Mode;
 use std::process::ExitCode;
@@ -170,6 +172,16 @@ impl Cli {
             }
         }
     }
+}
+
+/// Prints why the command line is not understood, and exits.
+pub fn end_with(error: &clap::Error) -> ! {
+    // A closed standard error changes nothing: the exit code tells.
+    let _ = error.print();
+    if let Some(answer) = gluster_commands::answer(error) {
+        eprintln!("\nshoal: {}", show::runnable(&answer));
+    }
+    std::process::exit(error.exit_code())
 }
 
 /// `shoal stats | head` ends quietly, as other programs do. A serving process does not use this: it must
