@@ -203,7 +203,7 @@ impl Options {
             ("log-file", _) => self.log_file = Some(log_file(text()?)?),
             ("locks", Some("local")) => self.mount.locks = LockScope::Local,
             ("locks", Some("cluster")) => self.mount.locks = LockScope::Cluster,
-            ("locks", _) => return Err("'locks' is 'locks=local' or 'locks=cluster'".into()),
+            ("locks", _) => return Err(format!("{word}: say locks=local or locks=cluster")),
             ("readers" | "reader-thread-count", _) => self.mount.readers = number(256)?,
             // GlusterFS has an option of this name with other values.
             ("transport", Some(own)) if own.parse::<Transport>().is_ok() => {

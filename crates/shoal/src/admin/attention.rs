@@ -28,7 +28,7 @@ fn troubles(volume: &VolumeHealth) -> Vec<String> {
     let name = &volume.name;
     if volume.replicas_online < volume.replicas {
         found.push(format!(
-            "volume {name}: {} of {} metadata replicas run; a new one is opened and filled within seconds",
+            "volume {name}: {} of {} metadata replicas run; a replica catches up within seconds of its node's return",
             volume.replicas_online, volume.replicas
         ));
     }
@@ -41,7 +41,8 @@ fn troubles(volume: &VolumeHealth) -> Vec<String> {
     }
     if volume.bricks_online < volume.bricks {
         found.push(format!(
-            "volume {name}: {} of {} bricks are online; `shoal volume status {name}` says what the others lack",
+            "volume {name}: {} of {} bricks are online; `shoal volume status {name}` says what the others lack, and \
+             `shoal volume replace-brick` replaces one that is lost",
             volume.bricks_online, volume.bricks
         ));
     }

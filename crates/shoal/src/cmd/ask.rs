@@ -63,8 +63,8 @@ fn explain(error: ControlError) -> anyhow::Error {
 
 fn no_server(data: &Path) -> String {
     format!(
-        "there is no server in {}: `shoal cluster init` begins a cluster here, `shoal peer join TOKEN` joins one; --data DIR \
-         (or SHOAL_DATA) says where else to look",
+        "there is no server in {}: run this on a node of the cluster, or say with --data DIR (or SHOAL_DATA) where its data \
+         are; `shoal cluster init` begins a cluster here, `shoal peer join TOKEN` joins one",
         data.display()
     )
 }

@@ -2,7 +2,7 @@
 
 use crate::check::{self, Bricks, Listener, Report};
 use crate::data_dir::DataDir;
-use crate::limits::{DATA_DEFAULT, FINDINGS_SHOWN_MAX};
+use crate::limits::{DATA_DEFAULT, FINDINGS_SHOWN_MAX, SERVER_DATA_DEFAULT};
 use crate::server::{self, node_dir::NodeDir};
 use crate::{show, volume};
 use anyhow::{Context, anyhow, bail};
@@ -52,7 +52,8 @@ impl Fsck {
         let subject = match server::node_dir::exists(&self.data) {
             true => Subject::of_node(&self.data, self.volume.as_deref()),
             false if self.volume.is_some() => Err(anyhow!(
-                "{} is not the directory of a cluster's node: leave --volume out",
+                "{} is not the directory of a cluster's node: name that with --data ({SERVER_DATA_DEFAULT}, as a rule), or leave \
+                 --volume out",
                 self.data.display()
             )),
             false => Subject::of_data(&self.data),

@@ -4,7 +4,6 @@ use super::inode_of::locate;
 use super::local::{Local, Output, the_answer};
 use super::volume::grammar::{self, or_usage};
 use crate::admin::{AdminAnswer, AdminRequest, SchemeStep, render};
-use anyhow::Context;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,15 +36,13 @@ impl Scheme {
             [] => SchemeStep::Show,
             [auto] if auto == "auto" => SchemeStep::Auto,
             words => {
-                let grammar::Conversion { replica, shards, force } = or_usage(grammar::conversion(words));
+                let grammar::Conversion { replica, shards, force } =
+                    or_usage(grammar::conversion(words, "auto"));
                 SchemeStep::Set { replica, shards, force }
             }
         };
         let (name, inode) = locate(&self.path)?;
-        let answer = self.local.ask(AdminRequest::DirectoryScheme { name, inode, step }).context(
-            "schemes are part of the cluster map, so this machine has to run a server of the cluster (or --data is \
-             missing)",
-        )?;
+        let answer = self.local.ask(AdminRequest::DirectoryScheme { name, inode, step })?;
         let report = the_answer!(answer, AdminAnswer::DirectoryScheme(report) => report);
         self.output.print(&report, render::scheme_of)?;
         Ok(ExitCode::SUCCESS)

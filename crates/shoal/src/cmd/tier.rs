@@ -3,7 +3,6 @@
 use super::inode_of::locate;
 use super::local::{Local, Output, the_answer};
 use crate::admin::{AdminAnswer, AdminRequest, PinStep, render};
-use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,9 +62,7 @@ impl Pin {
             Some(To::Cold) => PinStep::Cold,
             Some(To::Auto) => PinStep::Auto,
         };
-        let answer = self.local.ask(AdminRequest::Pin { name, inode, step }).context(
-            "pins are part of the cluster map, so this machine has to run a server of the cluster (or --data is missing)",
-        )?;
+        let answer = self.local.ask(AdminRequest::Pin { name, inode, step })?;
         let report = the_answer!(answer, AdminAnswer::Pin(report) => report);
         self.output.print(&report, render::pin)?;
         Ok(ExitCode::SUCCESS)

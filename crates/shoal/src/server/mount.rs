@@ -157,7 +157,10 @@ fn fetch_map(view: &ClusterView, servers: &[String]) -> anyhow::Result<()> {
             bail!("{denial}");
         }
         if Instant::now() + AGAIN > due {
-            bail!("no server answers: {}", reasons.join("; "));
+            bail!(
+                "no server answers: {}; start one (`systemctl start shoal-server`), or name other nodes",
+                reasons.join("; ")
+            );
         }
         std::thread::sleep(AGAIN);
     }

@@ -443,7 +443,10 @@ fn parse_replica(name: &str) -> Option<(GroupId, ReplicaId)> {
 fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
     data_dir::lock(path).map_err(|error| match error {
         // Unlike `shoal up`, a server has nothing to unmount.
-        DataError::InUse { path, pid } => anyhow!("{} is already in use by process {pid}", path.display()),
+        DataError::InUse { path, pid } => anyhow!(
+            "{} is already in use by process {pid}: stop the server there first (`systemctl stop shoal-server`)",
+            path.display()
+        ),
         other => other.into(),
     })
 }

@@ -152,8 +152,8 @@ web     Started  2 of 3  2 of 3    Y             -
 Needs attention:
   node node2 (10.9.0.2:7470) does not answer
   the cluster map's replica on node2 does not run: follower
-  volume web: 2 of 3 metadata replicas run; a new one is opened and filled within seconds
-  volume web: 2 of 3 bricks are online; `shoal volume status web` says what the others lack
+  volume web: 2 of 3 metadata replicas run; a replica catches up within seconds of its node's return
+  volume web: 2 of 3 bricks are online; `shoal volume status web` says what the others lack, and `shoal volume replace-brick` replaces one that is lost
   volume web: its leader has not looked yet which blocks lack copies; it does within seconds of its election or of a change",
     );
     let fresh = ClusterReport { volumes: vec![], attention: vec![], ..report };

@@ -60,12 +60,16 @@ pub struct Conversion {
     pub force: bool,
 }
 
-/// `replica N | disperse N [redundancy M] | disperse-data K redundancy M, [force]`.
-pub fn conversion(words: &[String]) -> Result<Conversion, String> {
+/// `replica N | disperse N [redundancy M] | disperse-data K redundancy M, [force]`. `other` is what the
+/// command takes instead.
+pub fn conversion(words: &[String], other: &str) -> Result<Conversion, String> {
     let (words, force) = without_force(words);
     let Said { replica, arbitrated, dispersed, places } = said(words)?;
     if let Some(word) = places.first() {
-        return Err(format!("'{word}': the bricks stay as they are; `volume add-brick` adds some"));
+        return Err(match word.parse::<BrickName>() {
+            Ok(_) => format!("'{word}': the bricks stay as they are; `volume add-brick` adds some"),
+            Err(_) => format!("'{word}': say `replica 3`, `disperse 6 redundancy 2` or `{other}`"),
+        });
     }
     match (replica, dispersed) {
         (Some(replica), _) if !arbitrated => Ok(Conversion { replica, shards: None, force }),
@@ -242,8 +246,14 @@ pub fn tiering(words: &[String]) -> Result<Tiering, String> {
     }))
 }
 
+const COPIES_STAY: &str =
+    "the number of copies stays as it is: leave `replica N` out; `volume convert NAME replica N` changes it";
+
 /// `HOST:/BRICK... [force]`.
 pub fn bricks(words: &[String]) -> Result<(Vec<BrickName>, bool), String> {
+    if words.first().is_some_and(|word| word == "replica") {
+        return Err(COPIES_STAY.into());
+    }
     let (words, force) = without_force(words);
     Ok((names(words)?, force))
 }
@@ -251,7 +261,7 @@ pub fn bricks(words: &[String]) -> Result<(Vec<BrickName>, bool), String> {
 /// `[replica N] HOST:/BRICK... start|status|stop|commit|force`.
 pub fn removal(words: &[String]) -> Result<(Vec<BrickName>, RemoveStep), String> {
     if words.first().is_some_and(|word| word == "replica") {
-        return Err("the number of copies stays as it is: leave `replica N` out".into());
+        return Err(COPIES_STAY.into());
     }
     let step = match words.last().map(String::as_str) {
         Some("start") => RemoveStep::Start,
@@ -670,7 +680,8 @@ mod tests {
 
     #[test]
     fn conversion_says_copies_or_shards_and_no_bricks() {
-        let converted = |text: &str| conversion(&words(text)).map(|it| (it.replica, it.shards, it.force));
+        let converted =
+            |text: &str| conversion(&words(text), "status").map(|it| (it.replica, it.shards, it.force));
         assert_eq!(converted("replica 3"), Ok((3, None, false)));
         for text in ["disperse 6 redundancy 2", "disperse-data 4 redundancy 2", "disperse 6 disperse-data 4"]
         {
@@ -684,8 +695,9 @@ mod tests {
             ("replica 3 a:/b", "the bricks stay"),
             ("replica 3 disperse 6", "or in shards"),
             ("disperse 4 redundancy 3", "fewer parity"),
+            ("stauts", "or `status`"),
         ] {
-            let error = conversion(&words(bad)).unwrap_err();
+            let error = conversion(&words(bad), "status").unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");
         }
     }

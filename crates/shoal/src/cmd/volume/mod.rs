@@ -304,12 +304,16 @@ enum Command {
     },
     /// Spreads blocks evenly over all bricks; `stop` ends that
     Rebalance {
+    #[command(override_usage = "shoal volume rebalance NAME start|status|stop")]
         /// The volume's name
         name: String,
         /// What to do
         #[arg(value_parser = ["start", "status", "stop"])]
         what: String,
         #[command(flatten)]
+        /// Accepted for compatibility with GlusterFS
+        #[arg(value_parser = ["force"], hide = true)]
+        force: Option<String>,
         output: Output,
     },
     /// Shows what scrubbing the bricks has found; starts, pauses or resumes it

@@ -75,7 +75,7 @@ impl Volume {
                 tier(local, mode, name, &words.words, consent, output)
             }
             Command::Convert { name, words, output } => convert(local, name, &words.words, output),
-            Command::Rebalance { name, what, output } => rebalance(local, name, &what, output),
+            Command::Rebalance { name, what, force: _, output } => rebalance(local, name, &what, output),
             Command::Scrub { name, what, output } => {
                 scrub(local, name, or_usage(grammar::scrub(&what)), output)
             }
@@ -368,7 +368,7 @@ fn convert(local: &Local, name: String, words: &[String], output: Output) -> Out
         output.print(&report, render::conversion)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let grammar::Conversion { replica, shards, force } = or_usage(grammar::conversion(words));
+    let grammar::Conversion { replica, shards, force } = or_usage(grammar::conversion(words, "status"));
     local.act(AdminRequest::Convert { name: name.clone(), replica, shards, force })?;
     println!(
         "volume convert: {name}: success: what is written from now on is stored so; `{}` shows how far the rest is",
