@@ -87,37 +87,45 @@ Mount options, separated by commas:
   nodev nosuid noexec  as for other file systems
   private            only the user who mounts may use it
   readers=N          threads that read requests from the kernel (GlusterFS: reader-thread-count=N)
-  transport=auto     takes requests over io_uring (Linux 6.14) where the kernel has it, for trials only: calls can
-                     hang when the mount's process is killed (transport=uring: or no mount; transport=dev: from
-                     /dev/fuse, as by default)
+  transport=auto     takes requests over io_uring (Linux 6.14) where the kernel has it, for trials
+                     only: calls can hang when the mount's process is killed (transport=uring: or
+                     no mount; transport=dev: from /dev/fuse, as by default)
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
-  inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
-                     (by default one per 32 KiB of memory; needs Linux 6.18)
-  memory=SIZE        budget of the process for all buffers and caches, as in memory=512MiB: at least 64 MiB
-                     (by default an eighth of the machine's memory, from 256 MiB to 1 GiB)
-  cache=MIB          of that, at most so much for names, attributes and small files, as in cache=512 or cache=1GB
+  inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory
+                     of the mount (by default one per 32 KiB of memory; needs Linux 6.18)
+  memory=SIZE        budget of the process for all buffers and caches, as in memory=512MiB: at
+                     least 64 MiB (by default an eighth of the machine's memory, from 256 MiB to
+                     1 GiB)
+  cache=MIB          of that, at most so much for names, attributes and small files, as in
+                     cache=512 or cache=1GB
   block-cache=MIB    of that, at most so much for large files
-  locks=cluster      fcntl and flock locks exclude between all mounts with this option (default of a cluster's
-                     volumes); opening and closing a file takes a message to the mount's process each
-  locks=local        locks exclude between the programs of this mount, without messages: for web roots, builds, and
-                     volumes that are mounted once (default of `shoal up`)
-  local-reads=off    also blocks of a brick on this machine are read through its server, not from its files
-  kernel-cache=off   the kernel keeps no names and attributes, but asks for them at each use; this and the next
-                     five are for measurements, which `shoal tune` does
-  statistics=off     requests of the kernel are not counted: `shoal stats`, `top` and `profile` show none
+  locks=cluster      fcntl and flock locks exclude between all mounts with this option (default of
+                     a cluster's volumes); opening and closing a file takes a message to the
+                     mount's process each
+  locks=local        locks exclude between the programs of this mount, without messages: for web
+                     roots, builds, and volumes that are mounted once (default of `shoal up`)
+  local-reads=off    also blocks of a brick on this machine are read through its server, not from
+                     its files
+  kernel-cache=off   the kernel keeps no names and attributes, but asks for them at each use; this
+                     and the next five are for measurements, which `shoal tune` does
+  statistics=off     requests of the kernel are not counted: `shoal stats`, `top` and `profile`
+                     show none
   tree-read-ahead=off  directories are not prefetched for programs that walk through a tree
   file-read-ahead=off  blocks are not fetched ahead of a file that is read in sequence
-  inline-limit=KIB   content up to this size is kept in the metadata (64; a volume may have less; 0: none is)
-  journal-age=MS     how long a change may wait for more before it is sent: what a crash of this machine may lose
-                     without fsync (50)
+  inline-limit=KIB   content up to this size is kept in the metadata (64; a volume may have less;
+                     0: none is)
+  journal-age=MS     how long a change may wait for more before it is sent: what a crash of this
+                     machine may lose without fsync (50)
   credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
   backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
-  slow-operation=S   log operations that take longer than S seconds, with what they wait for (5; 0: none)
+  slow-operation=S   log operations that take longer than S seconds, with what they wait for (5;
+                     0: none)
   log-level=LEVEL    trace, debug, info, warning, error or none; SHOAL_LOG overrides it
   log-file=FILE      where the log goes; otherwise it is where `shoal status` says
   context=, fscontext=, defcontext=, rootcontext=  SELinux labels, for the kernel
-  `shoal volume set NAME locks|cache|block-cache|read-ahead|slow-operation|read-only VALUE` sets defaults for all mounts of a volume
+  `shoal volume set NAME locks|cache|block-cache|read-ahead|slow-operation|read-only VALUE` sets
+                     defaults for all mounts of a volume
   defaults, rw, async, dev, suid, exec, acl, noatime, relatime: as they are anyway
   _netdev, noauto, nofail, x-..., comment=...: for others that read /etc/fstab
   Other options of GlusterFS are accepted with a note if they are not needed.

@@ -34,8 +34,9 @@ Suites:
 
 Examples:
   shoal bench /mnt/shoal /srv/plain                 the first four suites; ratios to /mnt/shoal
-  shoal bench /srv/plain /mnt/a,/mnt/b --suite untar  two mounts of one file system in the second column
-  shoal bench /srv/plain,/srv/plain /mnt/a,/mnt/b --suite cluster  two programs in one directory, for comparison
+  shoal bench /srv/plain /mnt/a,/mnt/b --suite untar  second: two mounts of one file system
+  shoal bench /srv/plain,/srv/plain /mnt/a,/mnt/b --suite cluster
+                                                    two programs in one directory, for comparison
   shoal bench /mnt/web --suite web,git --json monday.json --html monday.html
   shoal bench --compare monday.json friday.json --html both.html")]
 pub struct Bench {

@@ -21,7 +21,7 @@ Examples:
   shoal dump /mnt/web           one mount
   shoal dump /var/lib/shoal     the server
 
-kill -USR1 PID has the process write the same to state-dump.txt, beside its log: also where the control socket
+kill -USR1 PID has the process write the same to state-dump.txt, beside its log: also where the control socket \
 does not answer any more.")]
 pub struct Dump {
     /// A mount, or anything on it, or a data directory; all mounts and the server if left out

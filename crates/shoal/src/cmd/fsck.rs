@@ -27,7 +27,7 @@ Examples:
   shoal fsck --data /srv/shoal --quick      without reading the content of blocks
   shoal fsck --data /var/lib/shoal --volume web
 
-Of a cluster's volume it checks what this node keeps: its replica of the metadata and its bricks. The node's server
+Of a cluster's volume it checks what this node keeps: its replica of the metadata and its bricks. The node's server \
 must not run meanwhile; the others may.
 
 What to do when it finds something: `shoal export` writes out all that can be read.")]

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   shoal metrics                                  prints them
-  shoal metrics --listen 127.0.0.1:9747          serves http://127.0.0.1:9747/metrics until it is killed
+  shoal metrics --listen 127.0.0.1:9747          serves http://127.0.0.1:9747/metrics
   shoal metrics --listen 0.0.0.0:9747 --token-file /etc/shoal/metrics-token
                                                  for another machine's Prometheus")]
 pub struct Metrics {

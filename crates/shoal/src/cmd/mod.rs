@@ -213,6 +213,20 @@ mod tests {
         check(&Cli::command());
     }
 
+    /// Longer lines of a table would be broken. Prose is broken where the terminal ends.
+    #[test]
+    fn examples_and_tables_of_every_command_are_100_columns_wide_at_most() {
+        fn check(command: &clap::Command, long: &mut Vec<String>) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines = text.lines().filter(|line| line.starts_with(' ') && line.chars().count() > 100);
+            long.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
+            command.get_subcommands().for_each(|command| check(command, long));
+        }
+        let mut long = Vec::new();
+        check(&Cli::command(), &mut long);
+        assert!(long.is_empty(), "{}", long.join("\n"));
+    }
+
     #[test]
     fn what_a_glusterfs_administrator_types_is_understood() {
         for line in [

@@ -21,11 +21,11 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shoal import brick /srv/brick1 --to /mnt/web --dry-run      what would be copied, and what is in the way
-  shoal import brick /srv/brick1 --to /mnt/web --verify       copies, then compares every byte
-  shoal import brick /srv/b1 /srv/b2 --to /mnt/web --part     other bricks are imported on their machines
-  shoal import brick /srv/b1 --to /mnt/web --move             where there is no room for a second copy
-  shoal import brick /srv/b2 --to /mnt/web --move --no-copy   then frees the other brick of the replica set")]
+  shoal import brick /srv/brick1 --to /mnt/web --dry-run     what would be copied, what is in the way
+  shoal import brick /srv/brick1 --to /mnt/web --verify      copies, then compares every byte
+  shoal import brick /srv/b1 /srv/b2 --to /mnt/web --part    other bricks are imported elsewhere
+  shoal import brick /srv/b1 --to /mnt/web --move            if there is no room for a second copy
+  shoal import brick /srv/b2 --to /mnt/web --move --no-copy  then frees the other brick")]
 pub struct Brick {
     /// Bricks of the volume, of each replica set at least one; with all of them the newest copy is found
     #[arg(required = true, value_name = "BRICK")]

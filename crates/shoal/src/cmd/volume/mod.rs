@@ -26,7 +26,7 @@ Examples:
   shoal volume replace-brick web node2:/srv/web node4:/srv/web commit force
   shoal volume heal web info
   shoal volume status web clients               which machines have it mounted
-  shoal volume profile web info                 what its bricks and mounts have done, and how long it took
+  shoal volume profile web info                 what bricks and mounts did, and how long it took
   shoal volume top web read                     the files that are read most
   shoal volume digest web
 
@@ -35,9 +35,9 @@ What loses something asks first; -y answers. `shoal volume COMMAND --help` expla
 const STATUS_HELP: &str = "\
 Examples:
   shoal volume status web
-  shoal volume status all detail        bricks with their disks and what is on them; reads about all blocks
-  shoal volume status web clients       mounts: machine, address, mount point, since when, what they hold
-  shoal volume status web tasks         healing, rebalancing, bricks that are being removed";
+  shoal volume status all detail   bricks with their disks and contents; reads about all blocks
+  shoal volume status web clients  mounts: machine, address, mount point, since when, what they hold
+  shoal volume status web tasks    healing, rebalancing, bricks that are being removed";
 
 const CLEAR_LOCKS_HELP: &str = "\
 blocked: requests that wait; they fail with ENOLCK. granted: locks that are held. all: both.
@@ -51,7 +51,7 @@ const PROFILE_HELP: &str = "\
 Bricks and mounts always count: `start` begins an interval, and `stop` does nothing.
 info: everything since each process began, and since the last `start` or `info`, which begins the next interval.
 info peek: the interval goes on. info incremental [peek]: the interval only. info cumulative: the former only.
-Latencies are in powers of two; averages are exact. A brick's calls are reads and writes of blocks. Those of a
+Latencies are in powers of two; averages are exact. A brick's calls are reads and writes of blocks. Those of a \
 mount are requests of its kernel: what the kernel answers from its caches is not among them.
 Mounts on all machines answer, within about a second; those that do not are listed.
 
@@ -60,11 +60,11 @@ Example: shoal volume profile web start; sleep 60; shoal volume profile web info
 const TOP_HELP: &str = "\
 open, read, write, opendir, readdir: the files or directories with the most requests of that kind, of each mount.
 Any other request of fuse(4) may be named, too: lookup, getattr, create, unlink, rename, fsync, getlk, ...
-Requests about names are counted for their directory. Only requests that reach the mount's process are counted:
+Requests about names are counted for their directory. Only requests that reach the mount's process are counted: \
 the kernel answers the others from its caches. open is not among them with locks=local, opendir never.
 read-perf, write-perf: the files with the most bytes, and bytes per second since it has been counting.
 clear: begin to count anew. list-cnt N: so many of each mount, 100 at most.
-A mount keeps 1,024 files of each kind, or up to twice as many. A count that may be too high, because the file
+A mount keeps 1,024 files of each kind, or up to twice as many. A count that may be too high, because the file \
 was forgotten meanwhile, is shown as a range.
 
 Examples:
@@ -83,13 +83,14 @@ Examples:
   shoal volume convert web replica 3";
 
 const TIER_HELP: &str = "\
-The hot tier has a scheme of its own, and the volume keeps its own on all other bricks. Settings: tier.demote-after,
+The hot tier has a scheme of its own, and the volume keeps its own on all other bricks. Settings: tier.demote-after, \
 tier.promote-reads, tier.high-watermark, tier.low-watermark, tier.bytes-per-second, tier.pause (`volume set help`).
 
 Examples:
   shoal volume tier web attach replica 2 node1:/fast/web node2:/fast/web
   shoal volume tier web plan
-  shoal volume tier web detach start; shoal volume tier web detach status; shoal volume tier web detach commit";
+  shoal volume tier web detach start; shoal volume tier web detach status
+  shoal volume tier web detach commit";
 
 /// Makes volumes, changes them and shows their health.
 #[derive(Debug, Args)]
@@ -303,17 +304,17 @@ enum Command {
         output: Output,
     },
     /// Spreads blocks evenly over all bricks; `stop` ends that
-    Rebalance {
     #[command(override_usage = "shoal volume rebalance NAME start|status|stop")]
+    Rebalance {
         /// The volume's name
         name: String,
         /// What to do
         #[arg(value_parser = ["start", "status", "stop"])]
         what: String,
-        #[command(flatten)]
         /// Accepted for compatibility with GlusterFS
         #[arg(value_parser = ["force"], hide = true)]
         force: Option<String>,
+        #[command(flatten)]
         output: Output,
     },
     /// Shows what scrubbing the bricks has found; starts, pauses or resumes it
