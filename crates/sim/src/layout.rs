@@ -2,8 +2,9 @@
 //!
 //! Half of all worlds have copies on one tier. A quarter is dispersed. A quarter has a hot tier, half of
 //! these over shards. In a third of all of them an administrator converts the volume, adds bricks and removes
-//! some, and in half of those without a hot tier attaches one. Where there are shards or tiers, or may be, everything is short: a block of some hundred bytes is
-//! split, a block leaves the hot tier after seconds, and a few blocks fill it.
+//! some, and in half of those without a hot tier attaches one. Where there are shards or tiers, or may be,
+//! everything is short: a block of some hundred bytes is split, a block leaves the hot tier after seconds,
+//! and a few blocks fill it.
 
 use crate::scheduler::Machine;
 use rand::rngs::SmallRng;
