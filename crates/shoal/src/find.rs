@@ -27,6 +27,12 @@ pub fn mounted() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     Ok(homes.filter(|(home, _)| seen.insert(home.clone())).collect())
 }
 
+/// Whether a Shoal volume is mounted at a path. Nothing below the path is looked up: the mount may wait for
+/// servers, and a call on it for as long.
+pub fn is_mount(path: &Path) -> bool {
+    mounts::at(path).is_ok_and(|mount| mount.is_some_and(|mount| mount.is_shoal()))
+}
+
 /// The data directory of the node meant.
 fn node(path: &Path) -> anyhow::Result<PathBuf> {
     if let Some(mount) = mounts::at(path).with_context(|| path.display().to_string())?

@@ -31,7 +31,7 @@ pub struct Dump {
 impl Dump {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let homes = match self.path {
-            Some(path) if node_dir::exists(&path) => vec![path],
+            Some(path) if !find::is_mount(&path) && node_dir::exists(&path) => vec![path],
             Some(path) => find::nodes(Some(&path))?,
             None => {
                 let data = std::env::var_os("SHOAL_DATA").unwrap_or_else(|| SERVER_DATA_DEFAULT.into());

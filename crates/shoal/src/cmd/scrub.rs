@@ -36,6 +36,7 @@ impl Scrub {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         // The path may be a cluster server's data directory; nothing mounted means the default one.
         if let Some(path) = self.data.as_deref().or(self.path.as_deref())
+            && !find::is_mount(path)
             && node_dir::exists(path)
         {
             bail!("{CLUSTER_SCRUB}");

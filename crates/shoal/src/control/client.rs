@@ -15,7 +15,9 @@ use std::time::Duration;
 pub enum ControlError {
     #[error("no process serves {0}: start it with `shoal up` or `shoal mount`")]
     NotRunning(PathBuf),
-    #[error("the process that serves {0} does not answer; its log and `ps` may say why")]
+    #[error(
+        "the process that serves {0} does not answer: `shoal dump` shows what it waits for, and its log may say more"
+    )]
     Silent(PathBuf),
     #[error("the process that serves {data} refused: {what}")]
     Refused { data: PathBuf, what: String },

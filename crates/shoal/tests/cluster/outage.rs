@@ -26,6 +26,9 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
     assert!(told.recv_timeout(Duration::from_secs(6)).is_err(), "an fsync was acknowledged by a minority");
     let status = cluster.shoal(1).arg("cluster").arg("status").outcome();
     assert_ne!(status.status.and_then(|status| status.code()), Some(0), "all is well? {status}");
+    // A look at the mount does not wait for servers as its calls do.
+    let dumped = cluster.shoal(1).arg("dump").arg(mount.path()).ok();
+    assert!(dumped.contains("Requests of the kernel that wait: "), "{dumped}");
     cluster.start(3);
     told.recv_timeout(Duration::from_secs(60)).expect("a majority is back");
     writer.join().expect("the writer");
