@@ -21,7 +21,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shoal import brick /srv/brick1 --to /mnt/web --dry-run     what would be copied, what is in the way
+  shoal import brick /srv/brick1 --to /mnt/web --dry-run     what would be copied, and what not
   shoal import brick /srv/brick1 --to /mnt/web --verify      copies, then compares every byte
   shoal import brick /srv/b1 /srv/b2 --to /mnt/web --part    other bricks are imported elsewhere
   shoal import brick /srv/b1 --to /mnt/web --move            if there is no room for a second copy
