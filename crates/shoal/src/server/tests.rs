@@ -211,7 +211,7 @@ fn client_uses_its_volumes_only_and_an_empty_brick_can_be_removed() {
     let content = Bytes::from_static(b"a block");
     let leader = &servers[0].context.view;
     for brick in two.bricks() {
-        leader.brick(brick).unwrap().put(block, &[content.clone()]).unwrap();
+        leader.brick(brick).unwrap().put(block, std::slice::from_ref(&content)).unwrap();
     }
     let info = BlockInfo { len: content.len() as u32, group: two };
     let order = CopyOrder { id: block, info, task: CopyTask::Heal, epoch: leader.map().epoch };
