@@ -210,7 +210,8 @@ pub const REBALANCE_RETRIES: u32 = 10;
 /// All blocks are surveyed this often even if no brick has come or gone: a client may have used an old
 /// cluster map until after the last survey.
 pub const HEAL_SURVEY_EVERY: Duration = Duration::from_secs(600);
-/// Blocks copied in parallel by each node: enough to keep several disks busy, few enough that clients find theirs idle.
+/// Blocks copied in parallel by each node: enough to keep several disks busy, few enough that clients find
+/// theirs idle.
 pub const HEAL_THREADS: usize = 8;
 /// Blocks copied before the log records their places: at most 128 MiB of copies are wasted when a leader
 /// dies.
