@@ -4,6 +4,9 @@
 use super::command::{Run, tail, wait_until};
 use super::tree::assert_same;
 use super::volume::{KILL_LIMIT, MOUNT_LIMIT, STOP_LIMIT, detach, mounted, scratch, shoal, spawn, watch};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 use parking_lot::Mutex;
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -115,17 +118,24 @@ impl Shared {
         child.kill().expect("our child can be killed");
     }
 
-    /// Stops the process of a mount (SIGSTOP), or continues it.
-    pub fn stop(&self, mount: usize, stopped: bool) {
-        let process = self.processes.lock()[1 + mount].id() as i32;
+    /// Stops the process of a mount (SIGSTOP) until the returned value is dropped. Returns when all threads
+    /// of the process have stopped: kill(2) returns sooner, and until then requests are answered.
+    ///
+    /// A test that fails must drop the value before it closes files of that mount, or it waits for ever.
+    pub fn stop(&self, mount: usize) -> Stopped {
+        let process = Pid::from_raw(self.processes.lock()[1 + mount].id() as i32);
         // `begin_mount` waits until the mount answers, which is a moment before it is announced.
         let until = Instant::now() + MOUNT_LIMIT;
-        while stopped && !is_guarded(process) {
+        while !is_guarded(process.as_raw()) {
             assert!(Instant::now() < until, "no process guards the mount");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // SAFETY: kill(2) takes two integers; the process is our child and has not been waited for.
-        assert_eq!(unsafe { libc::kill(process, if stopped { libc::SIGSTOP } else { libc::SIGCONT }) }, 0);
+        kill(process, Signal::SIGSTOP).expect("our child can be stopped");
+        let stopped = Stopped(process);
+        let change = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        let seen = waitid(Id::Pid(process), change).expect("our child can be waited for");
+        assert_eq!(seen, WaitStatus::Stopped(process, Signal::SIGSTOP));
+        stopped
     }
 
     /// Mounts over a killed mount as a user does: mounting removes the dead one.
@@ -248,6 +258,15 @@ fn is_guarded(process: i32) -> bool {
         read("status").contains(&parent) && read("cmdline").contains("guard-mount")
     };
     fs::read_dir("/proc").expect("/proc can be listed").flatten().any(|entry| is_guard(entry.path()))
+}
+
+/// A stopped process of a mount. It continues when this is dropped.
+pub struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
+    }
 }
 
 impl Drop for Shared {

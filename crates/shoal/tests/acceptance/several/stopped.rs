@@ -62,7 +62,8 @@ fn stopped_mount_shows_no_stale_data_once_its_session_has_ended() {
     assert!(mapping.is_there());
     let dir = File::open(other.join("dir")).expect("opens");
 
-    shared.stop(1, true);
+    // Declared last: it is dropped first if the test fails, and files of the mount can be closed.
+    let stopped = shared.stop(1);
     // The child inherits the open files. execve(2) closes them, and their FLUSH is not answered. Links of its
     // /proc directory cannot be read meanwhile, which must not hold up the guard.
     let child = std::thread::spawn(|| Command::new("true").status());
@@ -94,7 +95,7 @@ fn stopped_mount_shows_no_stale_data_once_its_session_has_ended() {
     assert!(!mapping.is_there(), "a mapping shows what was");
 
     assert!(!child.is_finished(), "the program does not wait for the stopped mount");
-    shared.stop(1, false);
+    drop(stopped);
     assert!(child.join().expect("no panic").expect("a status").success());
     drop(written);
     for (what, seen) in looks {
