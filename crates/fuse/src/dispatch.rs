@@ -19,13 +19,10 @@ use crate::running::Running;
 use crate::slow::{Job, Lane, Lanes};
 use crate::split_listings::Splits;
 use crate::stats::Counters;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_channel::{FileHandle, NodeId};
 use shoal_client::Client;
 use shoal_types::InodeId;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,14 +30,11 @@ use std::time::Duration;
 pub(crate) struct Dispatcher {
     shared: Arc<Shared>,
     slow: Lanes,
-    /// The connection to the kernel, polled to see whether it has been closed.
-    device: File,
 }
 
 impl Dispatcher {
     pub(crate) fn start(
         client: Arc<Client>,
-        device: File,
         slow_threads: usize,
         locks: LockScope,
         root: InodeId,
@@ -54,7 +48,7 @@ impl Dispatcher {
         let running = Running::new(slow_operation);
         running.start()?;
         let shared = Shared { client, counters, invalidator, locks, splits, nodes, running, waiting };
-        Ok(Dispatcher { shared: Arc::new(shared), slow, device })
+        Ok(Dispatcher { shared: Arc::new(shared), slow })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -87,23 +81,9 @@ impl Dispatcher {
         }
     }
 
-    /// Queues a request for a thread that may wait. While the queue is full, the current thread waits for
-    /// room and reads no requests. Meanwhile it checks whether the mount has ended, and then interrupts all
-    /// waiting calls.
+    /// Queues a request for a thread that may wait.
     fn submit(&self, lane: Lane, job: Job) {
-        self.slow.submit(lane, job, || {
-            if self.is_over() {
-                self.shared.client.interrupt();
-            }
-        });
-    }
-
-    /// Whether the kernel has closed the connection.
-    fn is_over(&self) -> bool {
-        let mut device = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
-        let polled = poll(&mut device, PollTimeout::ZERO);
-        let seen = device.first().and_then(PollFd::revents).unwrap_or(PollFlags::empty());
-        polled.is_ok() && seen.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
+        self.slow.submit(lane, job);
     }
 
     /// A request with its unsent reply.

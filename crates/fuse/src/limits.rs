@@ -19,14 +19,10 @@ pub const LOCK_WAITERS_MAX: usize = 4096;
 /// INTERRUPTs that are remembered because their request has not arrived, or is of another kind: more than
 /// there are reading threads.
 pub const INTERRUPTS_KEPT_MAX: usize = 256;
-/// Requests that may wait in the queue of reads; beyond it the threads that take requests from the kernel
-/// wait too.
-pub const SLOW_QUEUE_LEN_MAX: usize = 128;
-/// Requests that may wait in the queue of changes, and as many in that of syncs; more fail with `ENOMEM`. A
-/// full queue must not hold up the threads that take requests from the kernel: a change may wait for another
-/// client, and that one for a read of this one. Each waiting request is a system call of a process, so the
-/// kernel's limit of processes comes first (32,768 unless raised).
-pub const CHANGE_QUEUE_LEN_MAX: usize = 65_536;
+/// Requests that may wait in each queue of slow requests; more fail with `ENOMEM`. A full queue must not hold
+/// up the threads that take requests from the kernel: see `slow`. Each waiting request is a system call of a
+/// process, or a background request, so the kernel's limit of processes comes first (32,768 unless raised).
+pub const SLOW_QUEUE_LEN_MAX: usize = 65_536;
 /// Bytes that writes may own while they wait; more fail with `ENOMEM`. Each write owns at most
 /// [`REQUEST_BYTES_MAX`], and a file has one at a time, so this is two thousand files being written at once.
 pub const WAITING_WRITE_BYTES_MAX: u64 = 2 << 30;
@@ -54,8 +50,6 @@ pub const COUNTER_SHARDS: usize = 16;
 /// Listings remembered as cut between two names with the same hash; see `listing`. It takes 2^32 names in one
 /// directory to expect one such pair.
 pub const SPLIT_LISTINGS_MAX: usize = 1024;
-/// How often a thread that waits for a place in a queue checks whether the mount has ended.
-pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Requests that are not finished within this time after the end of the mount are interrupted: no program
 /// waits for their replies.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);

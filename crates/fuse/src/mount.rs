@@ -175,10 +175,9 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         kernel::cache_nothing();
     }
     let device = shoal_channel::open_device().map_err(MountError::Device)?;
-    let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
     let MountOptions { locks, root, slow_operation, .. } = options;
-    let dispatcher = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
+    let dispatcher = Dispatcher::start(client.clone(), slow_threads, locks, root, slow_operation)
         .map_err(MountError::Session)?;
     let shared = dispatcher.shared().clone();
     if !options.statistics {

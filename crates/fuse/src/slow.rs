@@ -5,16 +5,14 @@
 //! client, which may wait for a read of this one, so changes must never take the threads or queue entries
 //! that reads need.
 //!
-//! Queues are bounded. When the queue of reads is full the reading thread waits, and with it the calling
-//! programs: that is the backpressure. Such a thread checks periodically whether the mount has ended. The
-//! other queues must not block the reading threads, so their bounds are large, and requests beyond them are
-//! refused.
+//! A full queue must not block a reading thread. A change may wait for another client, and that one for a
+//! read of this one. Over io_uring the reading thread of a processor also sends the replies of the other
+//! threads, so those that have finished a job would wait for it. So the bound of each queue is large, and
+//! requests beyond it are refused.
 
 use crate::context::{Context, Holds, Op};
-use crate::limits::{
-    CHANGE_QUEUE_LEN_MAX, DRAIN_WAIT, LOOK_EVERY, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS,
-};
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
+use crate::limits::{DRAIN_WAIT, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
@@ -80,11 +78,11 @@ impl Lanes {
     /// Starts `threads` threads for reads and as many for changes, and `lock_threads` for locks.
     pub(crate) fn start(threads: usize, lock_threads: usize) -> io::Result<Lanes> {
         Ok(Lanes {
-            reads: SlowPool::start("read", threads, Some(SLOW_QUEUE_LEN_MAX))?,
-            changes: SlowPool::start("change", threads, None)?,
-            syncs: SlowPool::start("sync", SYNC_THREADS.min(threads), None)?,
-            locks: SlowPool::start("lock", lock_threads, None)?,
-            sizes: SlowPool::start("size", SIZE_THREADS.min(threads), None)?,
+            reads: SlowPool::start("read", threads)?,
+            changes: SlowPool::start("change", threads)?,
+            syncs: SlowPool::start("sync", SYNC_THREADS.min(threads))?,
+            locks: SlowPool::start("lock", lock_threads)?,
+            sizes: SlowPool::start("size", SIZE_THREADS.min(threads))?,
         })
     }
 
@@ -100,12 +98,12 @@ impl Lanes {
 
     /// Whether a request is to be refused because the queue is full.
     pub(crate) fn refuses(&self, lane: Lane) -> bool {
-        lane != Lane::Read && self.of(lane).jobs.len() >= CHANGE_QUEUE_LEN_MAX
+        self.of(lane).jobs.len() >= SLOW_QUEUE_LEN_MAX
     }
 
     /// Queues a job: see [`SlowPool::submit`].
-    pub(crate) fn submit(&self, lane: Lane, job: Job, look: impl Fn()) {
-        self.of(lane).submit(job, look);
+    pub(crate) fn submit(&self, lane: Lane, job: Job) {
+        self.of(lane).submit(job);
     }
 
     /// Lets a read continue as a change.
@@ -162,9 +160,9 @@ impl Gauge {
 }
 
 impl SlowPool {
-    /// Without `queue_len_max` the submitter has to bound the queue.
-    fn start(lane: &str, threads: usize, queue_len_max: Option<usize>) -> io::Result<SlowPool> {
-        let (queue, jobs): (Sender<Job>, Receiver<Job>) = queue_len_max.map_or_else(unbounded, bounded);
+    /// The submitter has to bound the queue.
+    fn start(lane: &str, threads: usize) -> io::Result<SlowPool> {
+        let (queue, jobs) = unbounded::<Job>();
         let (ends, ended) = bounded::<()>(0);
         let mut pool = SlowPool { queue: Some(queue), jobs, threads: Vec::with_capacity(threads), ended };
         for n in 0..threads {
@@ -178,14 +176,11 @@ impl SlowPool {
         Ok(pool)
     }
 
-    /// Queues a job. Waits while the queue is full, and calls `look` periodically. Once drained, a job is
-    /// dropped, and its request fails.
-    fn submit(&self, mut job: Job, look: impl Fn()) {
-        let Some(queue) = &self.queue else { return };
-        // The queue cannot be disconnected: the receiving threads live until it is gone.
-        while let Err(SendTimeoutError::Timeout(waits)) = queue.send_timeout(job, LOOK_EVERY) {
-            job = waits;
-            look();
+    /// Queues a job, and never waits. Once drained, a job is dropped, and its request fails.
+    fn submit(&self, job: Job) {
+        if let Some(queue) = &self.queue {
+            // The queue cannot be disconnected: the receiving threads live until it is gone.
+            let _ = queue.send(job);
         }
     }
 
@@ -208,20 +203,16 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::sync::{Arc, mpsc};
-    use std::time::Duration;
 
     #[test]
     fn drain_finishes_all_submitted_jobs() {
-        let mut pool = SlowPool::start("test", 2, Some(4)).expect("threads");
+        let mut pool = SlowPool::start("test", 2).expect("threads");
         let done = Arc::new(AtomicUsize::new(0));
         for _ in 0..100 {
             let done = done.clone();
-            pool.submit(
-                Box::new(move || {
-                    done.fetch_add(1, SeqCst);
-                }),
-                || (),
-            );
+            pool.submit(Box::new(move || {
+                done.fetch_add(1, SeqCst);
+            }));
         }
         pool.drain(|| ());
         assert_eq!(done.load(SeqCst), 100);
@@ -229,32 +220,9 @@ mod tests {
 
     #[test]
     fn drain_hurries_jobs_that_take_long() {
-        let mut pool = SlowPool::start("test", 1, Some(4)).expect("threads");
+        let mut pool = SlowPool::start("test", 1).expect("threads");
         let (open, gate) = mpsc::channel::<()>();
-        pool.submit(Box::new(move || gate.recv().expect("opened")), || ());
+        pool.submit(Box::new(move || gate.recv().expect("opened")));
         pool.drain(|| open.send(()).expect("received"));
-    }
-
-    #[test]
-    fn submission_to_a_full_queue_blocks() {
-        let mut pool = SlowPool::start("test", 1, Some(1)).expect("threads");
-        let jobs = pool.jobs.clone();
-        let (open, gate) = mpsc::channel::<()>();
-        pool.submit(Box::new(move || gate.recv().expect("opened")), || ());
-        let (tell, third) = mpsc::channel();
-        std::thread::scope(|scope| {
-            let pool = &pool;
-            scope.spawn(move || {
-                pool.submit(Box::new(|| ()), || ());
-                pool.submit(Box::new(|| ()), || ());
-                tell.send(()).expect("heard");
-            });
-            assert!(third.recv_timeout(Duration::from_millis(100)).is_err());
-            assert_eq!(jobs.len(), 1);
-            open.send(()).expect("received");
-            third.recv_timeout(Duration::from_secs(10)).expect("the queue moves on");
-        });
-        pool.drain(|| ());
-        assert_eq!(jobs.len(), 0);
     }
 }

@@ -87,10 +87,50 @@ fn a_lost_write_is_reported_by_fsync() {
     assert!(written.is_err() || file.sync_all().is_err());
 }
 
-/// Programs wait for a cluster without a leader, far more of them than there are threads and queue places;
+#[test]
+fn waiting_requests_delay_no_other_and_are_answered_however_many_they_are() {
+    const WAITING: usize = 400;
+    const THREADS: usize = 4;
+    let volume = Volume::mount();
+    fs::write(volume.path("known"), "warm").expect("written");
+    for n in 0..WAITING {
+        fs::create_dir(volume.path(&n.to_string())).expect("new");
+    }
+    let world = volume.end();
+    let gate = Gate::new(world.group.clone());
+    let client = Client::open(gate.clone(), world.bricks.clone(), Options::default()).expect("a session");
+    let options = MountOptions { readers: 2, slow_threads: THREADS, ..MountOptions::default() };
+    let volume = Volume::mount_client(world, client, options);
+    fs::write(volume.path("known"), "changed").expect("known from now on, and ours to change");
+    gate.shut();
+    let (queued, wrote, opened) = std::thread::scope(|scope| {
+        for n in 0..WAITING {
+            let path = volume.path(&n.to_string());
+            scope.spawn(move || fs::read_dir(path).expect("at last").count());
+        }
+        let start = Instant::now();
+        let all_wait = || volume.stats().slow_queued + THREADS >= WAITING;
+        while !all_wait() && start.elapsed() < PROMPT {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let queued = volume.stats().slow_queued;
+        let start = Instant::now();
+        if all_wait() {
+            fs::write(volume.path("known"), "once more").expect("written");
+        }
+        let wrote = start.elapsed();
+        gate.open();
+        (queued, wrote, Instant::now())
+    });
+    assert!(queued + THREADS >= WAITING, "{queued} wait, and the others of {WAITING} were not taken");
+    assert!(wrote < PROMPT && opened.elapsed() < PROMPT, "{wrote:?}, {:?}", opened.elapsed());
+}
+
+/// Programs wait for a cluster without a leader, far more of them than there are threads;
 /// then `end` ends the mount.
 fn end_while_they_wait(end: impl FnOnce(&Volume)) {
     const WAITING: usize = 200;
+    const THREADS: usize = 2;
     let volume = Volume::mount();
     for n in 0..WAITING {
         fs::create_dir(volume.path(&n.to_string())).expect("new");
@@ -100,7 +140,7 @@ fn end_while_they_wait(end: impl FnOnce(&Volume)) {
     let options = Options { close_wait: Duration::from_millis(100), ..Options::default() };
     let replicas = Arc::new(Lone(gate.clone()));
     let client = Client::open_replicated(replicas, world.bricks.clone(), options).expect("a session");
-    let few = MountOptions { readers: 2, slow_threads: 2, ..MountOptions::default() };
+    let few = MountOptions { readers: 2, slow_threads: THREADS, ..MountOptions::default() };
     let volume = Volume::mount_client(world, client, few);
     assert_eq!(fs::read_dir(volume.root()).expect("read").count(), WAITING);
     fs::write(volume.path("lost"), "in memory").expect("written");
@@ -113,7 +153,7 @@ fn end_while_they_wait(end: impl FnOnce(&Volume)) {
                 fs::read_dir(path).and_then(|mut names| names.next().transpose()).expect_err("no answer")
             });
         }
-        while volume.stats().slow_queued < shoal_fuse::limits::SLOW_QUEUE_LEN_MAX {
+        while volume.stats().slow_queued + THREADS < WAITING {
             assert!(start.elapsed() < PROMPT, "{} wait", volume.stats().slow_queued);
             std::thread::sleep(Duration::from_millis(5));
         }
