@@ -89,7 +89,9 @@ pub const ALL: &[Layer] = &[
     },
     Layer {
         kind: Kind::Trial,
-        caution: Some("io_uring is for trials only: calls can hang when the mount's process is killed"),
+        caution: Some(
+            "io_uring is for trials only: umount -f ends no call while the mount's process is stopped",
+        ),
         ..layer("transport", "transport", "dev", "uring", "how requests come from the kernel")
     },
 ];
