@@ -146,9 +146,9 @@ impl<'a> Mounted<'a> {
 impl Mounted<'_> {
     /// Loses a disk with its share of a large file, and waits until all of it is stored again.
     fn heal_a_lost_disk(&self) -> anyhow::Result<String> {
+        fs::remove_dir_all(self.point.join("small"))?;
         let large = self.point.join("lost");
         Job::whole(&large, "write", SCHEMES_RECORD_BYTES, SCHEMES_BYTES).run()?;
-        fs::remove_dir_all(self.point.join("small"))?;
         self.wait_until_whole()?;
         let path = self.top.join(format!("{}-0", self.name));
         let lost = files_bytes(&path)?;
