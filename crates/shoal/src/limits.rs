@@ -30,6 +30,11 @@ pub const CONTROL_REQUEST_BYTES_MAX: u64 = 64 << 10;
 pub const CONTROL_REPLY_BYTES_MAX: u64 = 4 << 20;
 /// Conversations on the control socket at a time; more are refused.
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
+/// The servers have so long to tell the room of a volume before a mount's status says that they do not
+/// answer.
+pub const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Threads that may wait for that: each ends when the servers answer.
+pub const ROOM_WAITS_MAX: usize = 4;
 /// A client of the control socket that neither sends nor reads for this long is disconnected.
 pub const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
 

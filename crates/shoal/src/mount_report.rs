@@ -2,15 +2,18 @@
 
 use crate::clock::since_1970;
 use crate::control::{Number, Statistics, Status};
-use crate::limits::DUMP_LINES_MAX;
+use crate::limits::{DUMP_LINES_MAX, ROOM_WAIT_MAX, ROOM_WAITS_MAX};
 use crate::profile::OpReport;
 use crate::show;
-use shoal_client::{Client, Wait};
+use shoal_client::{Client, Reply, Wait};
 use shoal_fuse::{Mounted, OpStats};
 use shoal_net::Traffic;
 use shoal_types::Statfs;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 /// What a mount's report is made from.
@@ -18,7 +21,7 @@ pub struct MountReport<'a> {
     /// When it was started.
     pub started: Instant,
     /// The client.
-    pub client: &'a Client,
+    pub client: &'a Arc<Client>,
     /// The mount.
     pub mounted: &'a Mounted,
 }
@@ -42,7 +45,9 @@ pub struct Volume<'a> {
 impl MountReport<'_> {
     /// The state of the mount.
     pub fn status(&self, volume: Volume<'_>) -> Result<Status, String> {
-        let (room, refused) = match (self.client.statfs(Wait::Allowed), self.refused()) {
+        let room = self.room();
+        let is_waiting = room.is_none();
+        let (room, refused) = match (room.unwrap_or_else(|| Ok(Statfs::default())), self.refused()) {
             (Ok(room), _) => (room, None),
             (Err(_), Some(why)) => (Statfs::default(), Some(why)),
             (Err(error), None) => return Err(error.to_string()),
@@ -63,7 +68,30 @@ impl MountReport<'_> {
             free_bytes: room.free_bytes,
             inodes: room.inodes,
             refused,
+            is_waiting,
         })
+    }
+
+    /// The room of the volume; `None`: the servers have not answered in time. Then a thread goes on waiting.
+    fn room(&self) -> Option<Reply<Statfs>> {
+        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        let (client, (give, take)) = (self.client.clone(), sync_channel(1));
+        if WAITING.fetch_add(1, Ordering::Relaxed) >= ROOM_WAITS_MAX {
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let wait = move || {
+            let room = client.statfs(Wait::Allowed);
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+            // Who asked may have gone.
+            let _ = give.send(room);
+        };
+        if let Err(error) = std::thread::Builder::new().name("shoal-room".into()).spawn(wait) {
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+            tracing::warn!(%error, "no thread to ask for the room of the volume");
+            return None;
+        }
+        take.recv_timeout(ROOM_WAIT_MAX).ok()
     }
 
     /// What the mount holds, caches and waits for, as text.

@@ -38,7 +38,7 @@ impl Status {
             }
             match control::ask::<NodeStatus>(data, &Request::Status) {
                 Ok(status) => {
-                    if status.refused.is_some() {
+                    if status.refused.is_some() || status.is_waiting {
                         code = ExitCode::from(1);
                     }
                     self.show_running(&status)?;
@@ -75,13 +75,18 @@ impl Status {
             return Ok(());
         }
         println!("  session   {}", status.session);
-        println!(
-            "  room      {} of {} used, {} free; {} files",
-            show::bytes(used),
-            show::bytes(status.total_bytes),
-            show::bytes(status.free_bytes),
-            status.inodes
-        );
+        match status.is_waiting {
+            true => println!(
+                "  waits     for the servers, which do not answer: `shoal cluster status` on one of them shows what is missing"
+            ),
+            false => println!(
+                "  room      {} of {} used, {} free; {} files",
+                show::bytes(used),
+                show::bytes(status.total_bytes),
+                show::bytes(status.free_bytes),
+                status.inodes
+            ),
+        }
         println!("  identity  {}", status.id);
         Ok(())
     }

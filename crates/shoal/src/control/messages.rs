@@ -133,6 +133,9 @@ pub struct Status {
     /// Why the servers do not serve this mount at present.
     #[serde(default)]
     pub refused: Option<String>,
+    /// The servers do not answer at present: calls wait for them, and the room is not known.
+    #[serde(default)]
+    pub is_waiting: bool,
 }
 
 /// A named number.

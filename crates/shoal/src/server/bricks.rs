@@ -330,10 +330,18 @@ impl LocalBricks {
 
     /// A description of the retired brick at a path; `None` if there is none.
     fn take_over(&self, path: &Path, force: bool) -> Result<Option<String>, String> {
+        let (map, node, shown) = (self.view.map(), self.dir.identity().node, path.display());
+        let bricks = map.volumes.keys().flat_map(|volume| map.bricks_of(*volume));
+        let mut here = bricks.filter(|(_, brick)| brick.node == node && brick.path == path);
+        if let Some((_, brick)) = here.next() {
+            return Err(format!(
+                "{shown} is a brick of volume {}, with content: name a new or empty directory",
+                volume_name(&map, brick.volume)
+            ));
+        }
         let Ok((identity, blocks)) = shoal_brick::contents(path) else { return Ok(None) };
         let Some(id) = self.dir.brick_of(identity) else { return Ok(None) };
-        let shown = path.display();
-        if self.view.map().bricks.contains_key(&id) {
+        if map.bricks.contains_key(&id) {
             return Ok(None);
         }
         let more = if blocks >= CONTENTS_COUNTED_MAX { " or more" } else { "" };

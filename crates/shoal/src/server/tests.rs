@@ -154,7 +154,8 @@ fn joined_servers_share_map_and_volumes_and_continue_without_a_stopped_one() {
     assert_eq!(map.replicas.len(), 3);
     assert!(map.replicas.iter().all(|one| one.digest.is_some() && one.digest == map.replicas[0].digest));
     let taken = AdminRequest::AddBricks { name: "web".into(), bricks: vec![three.brick(1)], force: true };
-    assert!(ask(&servers[0], taken).unwrap_err().contains("not empty"));
+    let why = ask(&servers[0], taken).unwrap_err();
+    assert!(why.contains("is a brick of volume web, with content"), "{why}");
     let unknown = ask(&servers[0], AdminRequest::StopVolume { name: "wib".into() }).unwrap_err();
     assert!(unknown.contains("there are: web"), "{unknown}");
 
@@ -373,7 +374,7 @@ fn deleted_volume_leaves_empty_bricks_and_a_retired_brick_is_taken_over_by_force
     wait_until("the retired brick is deleted", || std::fs::read_dir(&old).unwrap().next().is_none());
     assert_eq!(context.bricks.check_new_place(&old, false), Ok(None));
     assert!(
-        context.bricks.check_new_place(&path, true).unwrap_err().contains("not empty"),
+        context.bricks.check_new_place(&path, true).unwrap_err().contains("is a brick of volume web"),
         "one in use stays"
     );
 

@@ -29,6 +29,9 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
     // A look at the mount does not wait for servers as its calls do.
     let dumped = cluster.shoal(1).arg("dump").arg(mount.path()).ok();
     assert!(dumped.contains("Requests of the kernel that wait: "), "{dumped}");
+    let status = cluster.shoal(1).arg("status").arg(mount.path()).outcome();
+    assert_eq!(status.status.and_then(|status| status.code()), Some(1), "{status}");
+    assert!(status.stdout.contains("waits     for the servers"), "{status}");
     cluster.start(3);
     told.recv_timeout(Duration::from_secs(60)).expect("a majority is back");
     writer.join().expect("the writer");
