@@ -161,6 +161,8 @@ pub const SCHEMES_BRICKS: usize = 12;
 pub const SCHEMES_BYTES: u64 = 1 << 30;
 /// Length of the records in which it is written and read, in bytes.
 pub const SCHEMES_RECORD_BYTES: u64 = 1 << 20;
+/// How often the volume is asked whether a lost disk is healed.
+pub const HEAL_POLL: Duration = Duration::from_millis(100);
 /// Longest time that healing a lost disk may take there.
 pub const HEAL_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Small files there, by default.

@@ -13,26 +13,24 @@
 use crate::files::Files;
 use crate::fio::Job;
 use crate::limits::{
-    HEAL_WAIT_MAX, SCHEMES_BRICKS, SCHEMES_BYTES, SCHEMES_FILES, SCHEMES_NODES, SCHEMES_RECORD_BYTES,
-    SMALL_BLOCK_BYTES, SMALL_THREADS,
+    HEAL_POLL, HEAL_WAIT_MAX, SCHEMES_BRICKS, SCHEMES_BYTES, SCHEMES_FILES, SCHEMES_NODES,
+    SCHEMES_RECORD_BYTES, SMALL_BLOCK_BYTES, SMALL_THREADS,
 };
 use crate::measure::Bench;
 use crate::nodes;
 use crate::side::drop_caches;
 use anyhow::bail;
+use shoal_suites::machine::dir_bytes;
 use shoal_suites::programs::quietly;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{fmt, fs};
 
 /// The volumes, each with its scheme.
 const SCHEMES: [(&str, &str); 3] =
     [("copies", "replica 3"), ("six", "disperse 6 redundancy 2"), ("twelve", "disperse 12 redundancy 4")];
-
-/// How often it is looked whether everything is healed.
-const HEAL_POLL: Duration = Duration::from_millis(100);
 
 /// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
@@ -151,7 +149,7 @@ impl Mounted<'_> {
         Job::whole(&large, "write", SCHEMES_RECORD_BYTES, SCHEMES_BYTES).run()?;
         self.wait_until_whole()?;
         let path = self.top.join(format!("{}-0", self.name));
-        let lost = files_bytes(&path)?;
+        let lost = dir_bytes(&path)?;
         fs::remove_dir_all(&path)?;
         drop_caches()?;
         // The brick that comes in its place counts from 0.
@@ -198,16 +196,6 @@ impl Mounted<'_> {
             thread::sleep(HEAL_POLL);
         }
     }
-}
-
-/// Bytes of all files below a directory.
-fn files_bytes(dir: &Path) -> anyhow::Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(dir)? {
-        let (entry, of) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
-        bytes += if of.is_dir() { files_bytes(&entry)? } else { of.len() };
-    }
-    Ok(bytes)
 }
 
 impl Drop for Mounted<'_> {

@@ -27,6 +27,7 @@
 mod call;
 mod content;
 mod convert;
+mod delegate;
 mod discard;
 mod fetch;
 mod gather;
@@ -37,19 +38,19 @@ pub mod names;
 mod repair;
 mod room;
 mod shards;
-mod share;
 mod store;
 mod tier;
 
-use crate::limits::{ROOM_LOW_BYTES, SHARDED_BYTES_MIN, SUSPECT_FOR};
+use crate::limits::{DELEGATED_COPIES_MAX, REPAIRS_MAX, ROOM_LOW_BYTES, SHARDED_BYTES_MIN, SUSPECT_FOR};
 use crate::map::{BrickState, ClusterMap};
 use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
+pub use delegate::{CopyRequest, CopyTask};
 use health::Health;
 use lane::Lane;
-pub use share::{CopyOrder, CopyTask};
 use shoal_coding::Coder;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
+use shoal_runtime::semaphore::Semaphore;
 use shoal_runtime::sync::Mutex;
 use shoal_types::{
     BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, GroupId, NodeId, Policies, Policy, SessionId,
@@ -58,7 +59,7 @@ use shoal_types::{
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 
 /// How bricks are reached, and the cluster map.
 pub trait Bricks: Send + Sync + 'static {
@@ -72,10 +73,10 @@ pub trait Bricks: Send + Sync + 'static {
     fn sharded_bytes_min(&self) -> u64 {
         SHARDED_BYTES_MIN
     }
-    /// Has another node copy a block of a volume. The answer is the block's group then; `None`: that node did
-    /// not do it, or has not answered in time.
-    fn copy_on(&self, node: NodeId, volume: GroupId, order: &CopyOrder) -> Option<BlockGroup> {
-        let _ = (node, volume, order);
+    /// Has another node copy a block of a volume. The reply is the block's group then; `None`: that node did
+    /// not do it, or has not replied in time.
+    fn request_copy(&self, node: NodeId, volume: GroupId, request: &CopyRequest) -> Option<BlockGroup> {
+        let _ = (node, volume, request);
         None
     }
 }
@@ -94,8 +95,9 @@ struct Inner {
     bricks: Arc<dyn Bricks>,
     health: Health,
     lanes: Mutex<BTreeMap<BrickId, Arc<Lane>>>,
-    repairs: AtomicUsize,
-    copies_for_others: AtomicUsize,
+    repairs: Semaphore,
+    /// Copies that the leader has delegated to this node.
+    delegated: Semaphore,
     /// Bricks had shards when they were last asked for their sessions. They may have some although the map
     /// says copies: the volume was converted.
     has_found_shards: AtomicBool,
@@ -111,8 +113,8 @@ impl ReplicatedBlocks {
             bricks,
             health: Health::default(),
             lanes: Mutex::default(),
-            repairs: AtomicUsize::new(0),
-            copies_for_others: AtomicUsize::new(0),
+            repairs: Semaphore::new(REPAIRS_MAX),
+            delegated: Semaphore::new(DELEGATED_COPIES_MAX),
             has_found_shards: AtomicBool::new(false),
             coders: Mutex::default(),
             on_return: Mutex::default(),
@@ -288,7 +290,7 @@ impl VolumeBlocks for ReplicatedBlocks {
         self.inner.losses_survived(group)
     }
     fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        self.inner.copy_anywhere(id, info, CopyTask::Heal)
+        self.inner.copy_or_delegate(id, info, CopyTask::Heal)
     }
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
         self.inner.verify(id, group)
@@ -302,13 +304,13 @@ impl VolumeBlocks for ReplicatedBlocks {
         info: BlockInfo,
         scheme: Option<BlockScheme>,
     ) -> Result<BlockGroup, BlockError> {
-        self.inner.copy_anywhere(id, info, CopyTask::Convert(scheme))
+        self.inner.copy_or_delegate(id, info, CopyTask::Convert(scheme))
     }
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         self.inner.is_balanced(id, group)
     }
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        self.inner.copy_anywhere(id, info, CopyTask::Rebalance)
+        self.inner.copy_or_delegate(id, info, CopyTask::Rebalance)
     }
     fn move_to(
         &self,
@@ -317,7 +319,7 @@ impl VolumeBlocks for ReplicatedBlocks {
         tier: Tier,
         scheme: Option<BlockScheme>,
     ) -> Result<BlockGroup, BlockError> {
-        self.inner.copy_anywhere(id, info, CopyTask::Move(tier, scheme))
+        self.inner.copy_or_delegate(id, info, CopyTask::Move(tier, scheme))
     }
     fn room_in(&self, tier: Tier) -> Result<Statfs, BlockError> {
         self.inner.room_in(tier)

@@ -50,9 +50,9 @@ pub const SCRUB_REST: Duration = Duration::from_secs(3600);
 pub const SHARDED_BYTES_MIN: u64 = 128 << 10;
 /// Coders that are kept for the next block. Each keeps about 12 MiB.
 pub const CODERS_KEPT_MAX: usize = 2;
-/// Blocks that a node copies for others at a time; more are refused, and copied by the node that asks. Each
-/// takes up to 12 MiB.
-pub const COPIES_FOR_OTHERS_MAX: usize = 16;
+/// Delegated copies that a node makes at a time; more are refused, and made by the leader. Each takes up to
+/// 12 MiB.
+pub const DELEGATED_COPIES_MAX: usize = 16;
 /// Repairs in progress of damaged copies that readers found; further ones are repaired when they are read
 /// again.
 pub const REPAIRS_MAX: usize = 4;

@@ -18,6 +18,7 @@ pub mod log_limit;
 pub mod memory;
 pub mod planted;
 pub mod random;
+pub mod semaphore;
 pub mod simulator;
 pub mod sync;
 pub mod thread;

@@ -8,12 +8,12 @@ use crate::show;
 use shoal_client::{Client, Reply, Wait};
 use shoal_fuse::{Mounted, OpStats};
 use shoal_net::Traffic;
+use shoal_runtime::semaphore::Semaphore;
 use shoal_types::Statfs;
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// What a mount's report is made from.
@@ -74,20 +74,16 @@ impl MountReport<'_> {
 
     /// The room of the volume; `None`: the servers have not answered in time. Then a thread goes on waiting.
     fn room(&self) -> Option<Reply<Statfs>> {
-        static WAITING: AtomicUsize = AtomicUsize::new(0);
+        static WAITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(ROOM_WAITS_MAX));
+        let permit = WAITS.try_acquire()?;
         let (client, (give, take)) = (self.client.clone(), sync_channel(1));
-        if WAITING.fetch_add(1, Ordering::Relaxed) >= ROOM_WAITS_MAX {
-            WAITING.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
         let wait = move || {
             let room = client.statfs(Wait::Allowed);
-            WAITING.fetch_sub(1, Ordering::Relaxed);
-            // Who asked may have gone.
+            drop(permit);
+            // The receiver is gone if the servers have answered late.
             let _ = give.send(room);
         };
         if let Err(error) = std::thread::Builder::new().name("shoal-room".into()).spawn(wait) {
-            WAITING.fetch_sub(1, Ordering::Relaxed);
             tracing::warn!(%error, "no thread to ask for the room of the volume");
             return None;
         }

@@ -1,10 +1,10 @@
 //! The administrator of a world: changes of the cluster map, as the commands of `shoal volume` make them.
 //!
 //! **Model.** A volume is converted from copies to shards and back, and so are single directories and files
-//! of it. Bricks are added, drained and removed, and a hot tier is attached and
-//! detached. Servers know of a change at
-//! once, and clients some seconds later. What is to be removed must be empty first: the administrator polls
-//! until it is, and the world goes on meanwhile. A brick that was removed answers no request any more.
+//! of it. Bricks are added, drained and removed, and a hot tier is attached and detached. Servers know of a
+//! change at once, and clients some seconds later. What is to be removed must be empty first: the
+//! administrator polls until it is, and the world goes on meanwhile. A brick that was removed answers no
+//! request any more.
 
 use crate::cluster::{Cluster, leading_tiers};
 use crate::layout::VOLUME;

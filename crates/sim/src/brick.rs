@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_brick::Brick;
 use shoal_cluster::draining::takes_blocks;
-use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, CopyOrder, Outcome, ReplicatedBlocks, apply};
+use shoal_cluster::{BrickState, Bricks, ClusterMap, Command, CopyRequest, Outcome, ReplicatedBlocks, apply};
 use shoal_meta::TierSettings;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
@@ -33,8 +33,8 @@ const SLOW_ONE_OF: u32 = 30;
 const SLOW_US_MAX: u64 = 300_000;
 /// ... and a slow brick takes up to this for each request.
 const VERY_SLOW_US_MAX: u64 = 4_000_000;
-/// One of so many nodes that copy a block for another does not get its answer through.
-const COPY_ANSWER_LOST_ONE_OF: u32 = 8;
+/// One of so many replies to a delegated copy is lost.
+const COPY_REPLY_LOST_ONE_OF: u32 = 8;
 /// Longest time for which a client uses an old map, in nanoseconds.
 const OLD_MAP_NS_MAX: u64 = 5_000_000_000;
 /// Blocks in one page of a listing. The worlds store so few that a larger page would never be full.
@@ -372,10 +372,10 @@ impl Bricks for View {
     fn sharded_bytes_min(&self) -> u64 {
         self.bricks.layout.sharded_bytes_min
     }
-    /// The other node copies with its own view of the bricks, and its answer may be lost.
-    fn copy_on(&self, node: NodeId, _: GroupId, order: &CopyOrder) -> Option<BlockGroup> {
+    /// The other node copies with its own view of the bricks, and its reply may be lost.
+    fn request_copy(&self, node: NodeId, _: GroupId, request: &CopyRequest) -> Option<BlockGroup> {
         self.bricks.bricks.get(&BrickId(u16::try_from(node.0).ok()?))?.pass().ok()?;
-        let copied = self.bricks.seen_from(node.0).copy_for(order).ok();
-        copied.filter(|_| !self.bricks.world.0.once_in(COPY_ANSWER_LOST_ONE_OF))
+        let copied = self.bricks.seen_from(node.0).serve_copy(request).ok();
+        copied.filter(|_| !self.bricks.world.0.once_in(COPY_REPLY_LOST_ONE_OF))
     }
 }

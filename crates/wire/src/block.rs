@@ -247,7 +247,7 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// that are gone or being drained, if possible; it is the old one if nothing could be done. The caller
     /// records the group, and then discards the copies outside of it.
     fn heal(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
-    /// How many nodes share the copying of blocks, by this call and those below.
+    /// How many nodes copy blocks when these are healed, converted or moved.
     fn copying_nodes(&self) -> usize {
         1
     }

@@ -1,20 +1,15 @@
 //! Repairs damaged copies that readers find.
 
 use super::{Inner, names};
-use crate::limits::REPAIRS_MAX;
 use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BrickId};
 use shoal_wire::BlockError;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Inner {
     /// Replaces a damaged copy or shard by a good one, on another thread.
     pub(super) fn repair(self: &Arc<Inner>, id: BlockId, group: BlockGroup, damaged: BrickId) {
-        if self.repairs.fetch_add(1, Ordering::Relaxed) >= REPAIRS_MAX {
-            self.repairs.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
+        let Some(permit) = self.repairs.try_acquire() else { return };
         let of = self.clone();
         let job = move || {
             match of.repair_now(id, group, damaged) {
@@ -23,11 +18,10 @@ impl Inner {
                     tracing::warn!(block = %id, brick = %damaged, %error, "repairing a damaged copy")
                 }
             }
-            of.repairs.fetch_sub(1, Ordering::Relaxed);
+            drop(permit);
         };
         if let Err(error) = shoal_runtime::thread::Builder::new().name("repair".into()).spawn(job) {
             tracing::warn!(%error, "no thread to repair a block");
-            self.repairs.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

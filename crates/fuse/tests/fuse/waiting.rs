@@ -11,21 +11,28 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[test]
-fn waiting_requests_do_not_delay_others() {
-    const WAITING: usize = 20;
+/// A mount of so many directories that are not cached, whose servers do not answer until the gate is opened.
+/// The file `known` is cached, and the mount may change it.
+fn mount_behind_a_shut_gate(directories: usize, options: MountOptions) -> (Volume, Arc<Gate>) {
     let volume = Volume::mount();
     fs::write(volume.path("known"), "warm").expect("written");
-    for n in 0..WAITING {
+    for n in 0..directories {
         fs::create_dir(volume.path(&n.to_string())).expect("new");
     }
     let world = volume.end();
     let gate = Gate::new(world.group.clone());
     let client = Client::open(gate.clone(), world.bricks.clone(), Options::default()).expect("a session");
-    let options = MountOptions { readers: 2, ..MountOptions::default() };
     let volume = Volume::mount_client(world, client, options);
     fs::write(volume.path("known"), "changed").expect("known from now on, and ours to change");
     gate.shut();
+    (volume, gate)
+}
+
+#[test]
+fn waiting_requests_do_not_delay_others() {
+    const WAITING: usize = 20;
+    let options = MountOptions { readers: 2, ..MountOptions::default() };
+    let (volume, gate) = mount_behind_a_shut_gate(WAITING, options);
     std::thread::scope(|scope| {
         for n in 0..WAITING {
             let path = volume.path(&n.to_string());
@@ -91,18 +98,8 @@ fn a_lost_write_is_reported_by_fsync() {
 fn waiting_requests_delay_no_other_and_are_answered_however_many_they_are() {
     const WAITING: usize = 400;
     const THREADS: usize = 4;
-    let volume = Volume::mount();
-    fs::write(volume.path("known"), "warm").expect("written");
-    for n in 0..WAITING {
-        fs::create_dir(volume.path(&n.to_string())).expect("new");
-    }
-    let world = volume.end();
-    let gate = Gate::new(world.group.clone());
-    let client = Client::open(gate.clone(), world.bricks.clone(), Options::default()).expect("a session");
     let options = MountOptions { readers: 2, slow_threads: THREADS, ..MountOptions::default() };
-    let volume = Volume::mount_client(world, client, options);
-    fs::write(volume.path("known"), "changed").expect("known from now on, and ours to change");
-    gate.shut();
+    let (volume, gate) = mount_behind_a_shut_gate(WAITING, options);
     let (queued, wrote, opened) = std::thread::scope(|scope| {
         for n in 0..WAITING {
             let path = volume.path(&n.to_string());

@@ -5,7 +5,7 @@ use crate::admin::{Event, SeenEvent};
 use crate::profile::{Profiled, Round, RoundReply};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
-use shoal_cluster::{Command, CopyOrder, Outcome};
+use shoal_cluster::{Command, CopyRequest, Outcome};
 use shoal_meta::{
     BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PolicyState, SchemeUse, SessionInfo, TierState,
 };
@@ -92,7 +92,7 @@ pub enum NodeRequest {
     /// leader.
     Sweep { volume: GroupId },
     /// Copy a block, for the volume's leader: [`NodeReply::Copied`].
-    Copy { volume: GroupId, order: CopyOrder },
+    Copy { volume: GroupId, request: CopyRequest },
 }
 
 /// The answer to a request.

@@ -15,7 +15,7 @@ use crate::address::is_own;
 use crate::limits::{COPY_REPLY_WAIT_MAX, NODE_REPLY_WAIT_MAX};
 use crate::measure::{MeasuredMeta, MetaWatches};
 use parking_lot::{Condvar, Mutex, RwLock};
-use shoal_cluster::{Bricks, ClusterMap, CopyOrder, Draining};
+use shoal_cluster::{Bricks, ClusterMap, CopyRequest, Draining};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
 use shoal_net::{Fence, Lane, Link, NetError, Network};
 use shoal_types::{BlockGroup, BrickId, GroupId, NodeId, ReplicaId};
@@ -281,11 +281,11 @@ impl Bricks for ClusterView {
         self.here.or_else(|| self.near.get().copied())
     }
 
-    fn copy_on(&self, node: NodeId, volume: GroupId, order: &CopyOrder) -> Option<BlockGroup> {
-        match self.ask(node, &NodeRequest::Copy { volume, order: *order }, COPY_REPLY_WAIT_MAX) {
+    fn request_copy(&self, node: NodeId, volume: GroupId, request: &CopyRequest) -> Option<BlockGroup> {
+        match self.ask(node, &NodeRequest::Copy { volume, request: *request }, COPY_REPLY_WAIT_MAX) {
             Ok(NodeReply::Copied(Ok(group))) => Some(group),
             other => {
-                tracing::debug!(block = %order.id, %node, ?other, "another node has not copied a block");
+                tracing::debug!(block = %request.id, %node, ?other, "a delegated copy was not made");
                 None
             }
         }

@@ -34,8 +34,8 @@ pub struct ServerContext {
     pub(super) opener: Arc<LocalOpener>,
     pub(super) groups: Arc<Groups>,
     pub(super) bricks: Arc<LocalBricks>,
-    /// The blocks of volumes of which this node copies some for other nodes.
-    copiers: Mutex<BTreeMap<GroupId, Arc<ReplicatedBlocks>>>,
+    /// The blocks of volumes, to make the copies that leaders delegate.
+    blocks_of_volumes: Mutex<BTreeMap<GroupId, Arc<ReplicatedBlocks>>>,
     pub(super) retiring: Retiring,
     pub(super) access: Access,
     pub(super) heard: Heard,
@@ -63,7 +63,7 @@ impl ServerContext {
             fenced: OnceLock::new(),
             groups: Groups::new(dir.clone(), view.clone(), opener.clone()),
             bricks: LocalBricks::new(dir.clone(), view.clone()),
-            copiers: Mutex::default(),
+            blocks_of_volumes: Mutex::default(),
             retiring: Retiring::default(),
             access: Access::new(view.clone(), events.clone()),
             heard: Heard::default(),
@@ -76,13 +76,13 @@ impl ServerContext {
         }))
     }
 
-    /// The blocks of a volume, to copy some for other nodes.
-    pub(super) fn copier_of(&self, volume: GroupId) -> Arc<ReplicatedBlocks> {
+    /// The blocks of a volume, to make the copies that its leader delegates.
+    pub(super) fn blocks_to_copy(&self, volume: GroupId) -> Arc<ReplicatedBlocks> {
         let map = self.view.map();
-        let mut copiers = self.copiers.lock();
-        copiers.retain(|known, _| map.volumes.contains_key(known));
+        let mut blocks_of_volumes = self.blocks_of_volumes.lock();
+        blocks_of_volumes.retain(|known, _| map.volumes.contains_key(known));
         let bricks: Arc<dyn Bricks> = self.view.clone();
-        copiers.entry(volume).or_insert_with(|| ReplicatedBlocks::new(volume, bricks)).clone()
+        blocks_of_volumes.entry(volume).or_insert_with(|| ReplicatedBlocks::new(volume, bricks)).clone()
     }
 
     /// Starts the thread that opens and closes replicas and bricks as the map requires.

@@ -214,7 +214,9 @@ impl ServerContext {
                 group.server().sweep();
                 Ok(NodeReply::Done(Outcome::Done))
             }),
-            NodeRequest::Copy { volume, order } => NodeReply::Copied(self.copier_of(*volume).copy_for(order)),
+            NodeRequest::Copy { volume, request } => {
+                NodeReply::Copied(self.blocks_to_copy(*volume).serve_copy(request))
+            }
             NodeRequest::Events { seen } => NodeReply::Events(self.events.after(seen)),
             NodeRequest::Clock => NodeReply::Clock { now_ms: now_ms() },
             NodeRequest::Round { .. }

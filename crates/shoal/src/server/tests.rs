@@ -10,7 +10,7 @@ use crate::admin::{
 };
 use bytes::Bytes;
 use shoal_client::{Client, Options};
-use shoal_cluster::{Bricks, CopyOrder, CopyTask, ReplicatedBlocks};
+use shoal_cluster::{Bricks, CopyRequest, CopyTask, ReplicatedBlocks};
 use shoal_net::Lane;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId};
 use std::net::TcpListener;
@@ -215,11 +215,11 @@ fn client_uses_its_volumes_only_and_an_empty_brick_can_be_removed() {
         leader.brick(brick).unwrap().put(block, std::slice::from_ref(&content)).unwrap();
     }
     let info = BlockInfo { len: content.len() as u32, group: two };
-    let order = CopyOrder { id: block, info, task: CopyTask::Heal, epoch: leader.map().epoch };
-    assert_eq!(leader.copy_on(NodeId(2), volume, &order), Some(all));
+    let request = CopyRequest { id: block, info, task: CopyTask::Heal, epoch: leader.map().epoch };
+    assert_eq!(leader.request_copy(NodeId(2), volume, &request), Some(all));
     let last = leader.brick(BrickId(3)).unwrap();
     assert_eq!(last.get(block, 0, info.len), Ok(content));
-    assert_eq!(view.copy_on(NodeId(2), volume, &order), None, "a client may not have blocks copied");
+    assert_eq!(view.request_copy(NodeId(2), volume, &request), None, "a client may not have blocks copied");
     all.bricks().for_each(|brick| leader.brick(brick).unwrap().delete(&[block]).unwrap());
     client.close().unwrap();
 

@@ -1,15 +1,15 @@
-//! Shares the copying of blocks among the nodes of a volume.
+//! Delegates the copying of blocks to the nodes that have them.
 //!
-//! **Model.** One node, the leader, decides which blocks are healed or moved, and commits their places. The
-//! reading and storing of a block is done by a node that has a copy or a shard of it. So the work of a lost
-//! disk is not bounded by the network of one machine.
+//! **Model.** The leader decides which blocks are healed or moved, and commits their places. A node that has
+//! a copy or a shard of a block reads and stores it. So the network of one machine does not bound how fast a
+//! lost disk is rebuilt.
 //!
-//! **Promises.** Nothing depends on an answer. If the other node refuses, does not answer, or can do nothing,
-//! the leader copies the block itself. What the other node may have stored nevertheless is a copy that no
-//! record names, and the sweep deletes it.
+//! **Promises.** The leader depends on no reply. If the other node refuses, does not reply, or can do
+//! nothing, the leader copies the block itself. What the other node may have stored nevertheless is a copy
+//! that no record names, and the sweep deletes it.
 
 use super::{Inner, ReplicatedBlocks};
-use crate::limits::COPIES_FOR_OTHERS_MAX;
+use crate::limits::DELEGATED_COPIES_MAX;
 use crate::map::ClusterMap;
 use crate::placement;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,6 @@ use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockScheme, BrickId, NodeId, 
 use shoal_wire::BlockError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How a block is copied; see [`VolumeBlocks`](shoal_wire::VolumeBlocks) for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -32,9 +31,9 @@ pub enum CopyTask {
     Move(Tier, Option<BlockScheme>),
 }
 
-/// A block that another node is to copy.
+/// A request to copy a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CopyOrder {
+pub struct CopyRequest {
     /// The block.
     pub id: BlockId,
     /// Its length, and where it is.
@@ -45,56 +44,39 @@ pub struct CopyOrder {
     pub epoch: u64,
 }
 
-/// Counts a copy for another node while it is made.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    /// `None` if there are too many already.
-    fn new(count: &'a AtomicUsize) -> Option<Counted<'a>> {
-        let counted = Counted(count);
-        let before = count.fetch_add(1, Ordering::Relaxed);
-        (before < COPIES_FOR_OTHERS_MAX).then_some(counted)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl ReplicatedBlocks {
-    /// Copies a block for another node. Fails if that node knows a newer map, or if too many blocks are being
-    /// copied for others, and as the copying of the task fails.
-    pub fn copy_for(&self, order: &CopyOrder) -> Result<BlockGroup, BlockError> {
+    /// Copies a block for the leader of its volume. Fails if that has decided by a newer map, if too many
+    /// such requests are being served, or if the block cannot be copied.
+    pub fn serve_copy(&self, request: &CopyRequest) -> Result<BlockGroup, BlockError> {
         let epoch = self.inner.bricks.map().epoch;
-        if epoch < order.epoch {
-            let why = format!("the cluster map known here has epoch {epoch}, and {} is needed", order.epoch);
+        if epoch < request.epoch {
+            let why =
+                format!("the cluster map known here has epoch {epoch}, and {} is needed", request.epoch);
             return Err(BlockError::Unreachable(why));
         }
-        let Some(_counted) = Counted::new(&self.inner.copies_for_others) else {
-            let why = format!("{COPIES_FOR_OTHERS_MAX} blocks are being copied for other nodes");
+        let Some(_permit) = self.inner.delegated.try_acquire() else {
+            let why = format!("{DELEGATED_COPIES_MAX} delegated copies are in progress");
             return Err(BlockError::Unreachable(why));
         };
-        self.inner.copy_here(order.id, order.info, order.task)
+        self.inner.copy_locally(request.id, request.info, request.task)
     }
 }
 
 impl Inner {
-    /// Copies a block, on another node if that has it.
-    pub(super) fn copy_anywhere(
+    /// Copies a block, or has a node that has it copy it.
+    pub(super) fn copy_or_delegate(
         self: &Arc<Inner>,
         id: BlockId,
         info: BlockInfo,
         task: CopyTask,
     ) -> Result<BlockGroup, BlockError> {
-        match self.copy_elsewhere(id, info, task) {
+        match self.delegate(id, info, task) {
             Some(group) => Ok(group),
-            None => self.copy_here(id, info, task),
+            None => self.copy_locally(id, info, task),
         }
     }
 
-    fn copy_here(
+    fn copy_locally(
         self: &Arc<Inner>,
         id: BlockId,
         info: BlockInfo,
@@ -110,16 +92,16 @@ impl Inner {
         }
     }
 
-    /// The new group of a block that another node has copied.
-    fn copy_elsewhere(self: &Arc<Inner>, id: BlockId, info: BlockInfo, task: CopyTask) -> Option<BlockGroup> {
+    /// Has another node copy a block. The reply is its new group; `None`: that node has not copied it.
+    fn delegate(self: &Arc<Inner>, id: BlockId, info: BlockInfo, task: CopyTask) -> Option<BlockGroup> {
         let map = self.bricks.map();
-        let node = self.copier(&map, id, &info.group)?;
-        let order = CopyOrder { id, info, task, epoch: map.epoch };
-        self.bricks.copy_on(node, self.volume, &order).filter(|group| *group != info.group)
+        let node = self.delegate_node(&map, id, &info.group)?;
+        let request = CopyRequest { id, info, task, epoch: map.epoch };
+        self.bricks.request_copy(node, self.volume, &request).filter(|group| *group != info.group)
     }
 
-    /// The node that copies a block: those that have a part of it take turns. `None`: this one.
-    fn copier(self: &Arc<Inner>, map: &ClusterMap, id: BlockId, group: &BlockGroup) -> Option<NodeId> {
+    /// The node that copies a block: its holders in round-robin order. `None`: this one.
+    fn delegate_node(self: &Arc<Inner>, map: &ClusterMap, id: BlockId, group: &BlockGroup) -> Option<NodeId> {
         let here = self.bricks.here()?;
         let can_read = |brick: &BrickId| !placement::is_gone(map, *brick) && self.is_good(*brick);
         let node = |brick: BrickId| map.bricks.get(&brick).map(|it| it.node);
