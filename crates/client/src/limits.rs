@@ -54,7 +54,8 @@ pub const STREAM_IDLE_MAX: Duration = Duration::from_millis(500);
 pub const BLOCK_AGE_MAX: Duration = Duration::from_secs(30);
 /// A table of cached inodes is made smaller when it has room for this many times as many as there are.
 pub const CACHE_TABLE_WASTE_MAX: usize = 4;
-/// Cached inodes that eviction visits for one operation: its cost is spread.
+/// Cached inodes that eviction visits for one operation: its cost is spread. Also how many of them may be
+/// uncommitted, which cannot be evicted.
 pub const EVICT_STEPS: usize = 16;
 /// Further inodes that eviction visits when a listing has brought a great many: about a millisecond's worth.
 pub const EVICT_BURST_STEPS: usize = 8192;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use shoal_client::{Caller, Failure, Wait};
+use shoal_client::{Caller, Failure, Fallocate, Wait};
 use shoal_namespace::{Op, RenameFlags, SetAttr};
 use shoal_types::{Errno, Extent, InodeFlags, InodeId, Timestamp};
 use std::sync::atomic::Ordering;
@@ -186,6 +186,40 @@ fn small_appends_to_a_large_file_travel_inline() {
     }
     assert_eq!(world.bricks.blocks.lock().len(), blocks);
     assert_eq!(client.read(WAIT, file.ino, 99_999, 100).unwrap().concat()[..3], [1, 2, 2]);
+}
+
+#[test]
+fn small_writes_within_a_large_file_fill_blocks_if_they_are_sequential() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"image", 0o600, 0).unwrap().ino;
+    client.fallocate(WAIT, file, 0, 1 << 20, Fallocate::Allocate { keep_size: false }).unwrap();
+    client.fsync(file).unwrap();
+    let stored = || world.bricks.blocks.lock().len();
+    let inline = || {
+        let ops = std::mem::take(&mut *world.group.applied.lock());
+        let bytes = ops.iter().map(|op| match op {
+            Op::Write { content: Some(Extent::Inline(bytes)), .. } => bytes.len(),
+            _ => 0,
+        });
+        bytes.sum::<usize>()
+    };
+    // Every second kilobyte, then all of them one after the other.
+    (0..512u64).for_each(|n| client.write(WAIT, file, n * 2048, &[1; 1024], false).unwrap());
+    client.fsync(file).unwrap();
+    assert_eq!((stored(), inline()), (0, 512 << 10));
+    (0..1024u64).for_each(|n| client.write(WAIT, file, n * 1024, &[2; 1024], false).unwrap());
+    client.fsync(file).unwrap();
+    let (blocks, bytes) = (stored(), inline());
+    assert!((1..=8).contains(&blocks) && bytes <= 64 << 10, "{blocks} blocks, {bytes} bytes inline");
+    // Few writes between two fsync(2)s travel with the operations, as those of a database's log.
+    for n in 0..64u64 {
+        client.write(WAIT, file, n * 1024, &[3; 1024], false).unwrap();
+        client.fsync(file).unwrap();
+    }
+    assert_eq!((stored(), inline()), (blocks, 64 << 10));
+    let content = client.read(WAIT, file, 0, 1 << 20).unwrap().concat();
+    assert!(content[..64 << 10].iter().all(|byte| *byte == 3) && content[64 << 10..].iter().all(|b| *b == 2));
 }
 
 #[test]

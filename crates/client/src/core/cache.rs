@@ -47,8 +47,30 @@ pub(crate) struct Content {
     pub(crate) known: Ranges,
     /// The open block that a sequential writer is filling, and the offset in the file at which it continues.
     pub(crate) stream: Option<(BlockId, u64)>,
+    /// The last small writes within the file that followed one another.
+    pub(crate) run: Run,
     /// The file has been read to its end: the kernel has its bytes in its page cache.
     pub(crate) is_read: bool,
+}
+
+/// Small writes within a file, each of which began where the one before ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Run {
+    end: u64,
+    /// Bytes written so far.
+    len: u64,
+}
+
+impl Run {
+    /// The bytes of the run that a write at this offset continues.
+    pub(crate) fn len_before(&self, offset: u64) -> u64 {
+        if offset == self.end { self.len } else { 0 }
+    }
+
+    /// `len` bytes are written at `offset`.
+    pub(crate) fn record(&mut self, offset: u64, len: u64) {
+        *self = Run { end: offset + len, len: self.len_before(offset) + len };
+    }
 }
 
 /// Rough size of a node in memory besides its names and contents, in bytes.
@@ -383,6 +405,7 @@ impl Cache {
     pub(super) fn evict(&mut self) {
         // A listing can bring thousands of nodes at once, and each may have to be visited twice.
         let excess = self.bytes.saturating_sub(self.bytes_max) / NODE_BYTES;
+        let mut pinned_left = EVICT_STEPS;
         for _ in 0..EVICT_STEPS + (2 * excess).min(EVICT_BURST_STEPS) {
             if self.bytes <= self.bytes_max {
                 return;
@@ -397,6 +420,10 @@ impl Cache {
             }
             if pinned || std::mem::take(&mut node.recent) {
                 self.clock.push_back(ino);
+                pinned_left -= usize::from(pinned);
+                if pinned_left == 0 {
+                    return;
+                }
                 continue;
             }
             self.remove(ino);
@@ -588,5 +615,26 @@ impl Content {
             _ => start,
         };
         self.extents.range(first..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{core, make_file};
+    use super::*;
+
+    #[test]
+    fn full_cache_visits_few_uncommitted_inodes_for_one_call() {
+        let mut core = core();
+        for n in 0..100 {
+            let name = Name::try_from(format!("file{n}").as_str()).expect("a name");
+            make_file(&mut core, InodeId::ROOT, &name);
+        }
+        let cache = &mut core.cache;
+        cache.set_bytes_max(0);
+        let before = cache.clock.clone();
+        cache.evict();
+        assert_eq!(cache.clock.len(), before.len(), "none can be evicted");
+        assert_eq!(cache.clock.front(), before.get(EVICT_STEPS), "the next one to be visited");
     }
 }

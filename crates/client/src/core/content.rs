@@ -161,8 +161,8 @@ impl Core {
         self.writers.is_closed(ino, self.cache.cover(ino))
     }
 
-    /// Writes. Small files stay inline, and a sequential writer fills blocks. A small write into a large file
-    /// is inline too; the server merges it with its neighbours later.
+    /// Writes. Small files stay inline, and a sequential writer fills blocks, of what it overwrites too. Any
+    /// other small write into a large file is inline; the server merges it with its neighbours later.
     pub(crate) fn write(
         &mut self,
         ino: InodeId,
@@ -236,10 +236,17 @@ impl Core {
                 return self.write_block(ino, 0, head, clear_setid, now);
             }
         }
-        if len >= self.inline_bytes || offset >= size {
+        let inline_bytes = self.inline_bytes;
+        let content = self.content(ino)?;
+        let is_sequential = content.stream.is_some_and(|(_, next)| next == offset)
+            || content.run.len_before(offset) >= inline_bytes;
+        if len >= self.inline_bytes || offset >= size || is_sequential {
+            // A block that is short when its batch is sealed becomes inline bytes.
             return self.write_block(ino, offset, vec![data.clone()], clear_setid, now);
         }
-        self.execute(put(Extent::Inline(data.clone()), None, offset, len), &[ino], &[], len + OP_ROOM_BYTES)
+        self.execute(put(Extent::Inline(data.clone()), None, offset, len), &[ino], &[], len + OP_ROOM_BYTES)?;
+        self.content(ino)?.run.record(offset, len);
+        Ok(())
     }
 
     /// Writes at the end of the file. Returns that offset.
