@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::core::{Core, Need, Ticket};
 use crate::failover::is_transient;
 use crate::grants::Grants;
-use crate::limits::{DIR_CONTENT_BYTES_MAX, DIR_CONTENT_CACHE_SHARE, EXTENTS_PAGE, LIST_PAGE_BYTES};
+use crate::limits::{DIR_CONTENT_BYTES_MAX, DIR_CONTENT_CACHE_SHARE, LIST_PAGE_BYTES};
 use crate::ship::Shipper;
 use crate::tokens::Request;
 use crate::trace::{Hop, waits};
@@ -202,7 +202,8 @@ impl Fetcher {
     fn fetch_extents(&self, ino: InodeId, start: u64) -> Result<Fetched<'_>, Errno> {
         self.context.counters.lookups.add(1);
         let ticket = self.ticket();
-        let query = Query::Extents { ino, start, end: u64::MAX, count_max: EXTENTS_PAGE as u64 };
+        let count_max = self.context.state.lock().core.extents_page(ino) as u64;
+        let query = Query::Extents { ino, start, end: u64::MAX, count_max };
         let (reply, request) = self.read(query)?;
         let Found::Extents(found) = reply.found else { return Err(self.context.confused()) };
         self.context.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));

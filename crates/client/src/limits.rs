@@ -59,6 +59,11 @@ pub const CACHE_TABLE_WASTE_MAX: usize = 4;
 pub const EVICT_STEPS: usize = 16;
 /// Further inodes that eviction visits when a listing has brought a great many: about a millisecond's worth.
 pub const EVICT_BURST_STEPS: usize = 8192;
+/// Eviction of the committed extents of a file that is being written frees at least one part in this many of
+/// the cache, so that it is rare.
+pub const EVICT_EXTENTS_REST: usize = 8;
+/// Regions of a file, of [`EXTENTS_ALIGN_BYTES`] each, that such an eviction visits: it holds up other calls.
+pub const EVICT_REGIONS_MAX: usize = 256;
 /// A directory with more names than this is not fetched whole for a single lookup.
 pub const DIR_FETCH_ENTRIES_MAX: u64 = 8192;
 /// A directory with more names than this is not cached whole: its listing is passed through page by page.
@@ -119,6 +124,9 @@ pub const BARE_READS_MAX: u32 = 3;
 pub const EXTENTS_ALIGN_BYTES: u64 = 16 << 20;
 /// Extents requested at once.
 pub const EXTENTS_PAGE: usize = 1024;
+/// The number for a file whose extents do not all fit the cache: it is written at random places, and more
+/// would be evicted before they are used.
+pub const EXTENTS_PAGE_EVICTED: usize = 16;
 
 /// Names looked up one by one in a directory that another client changes; after that it is listed whole.
 pub const CONTENDED_LOOKUPS_MAX: u32 = 4;

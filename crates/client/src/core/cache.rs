@@ -4,11 +4,14 @@
 //! exclusive one. What was changed here carries the number of its batch. Until that batch is committed it is
 //! pinned, and takes precedence over what the server answers.
 
+mod evict;
+mod uncommitted;
+
 use super::Need;
 use super::directory::Directory;
 use super::few::FewMap;
 use super::ranges::Ranges;
-use crate::limits::{CACHE_TABLE_WASTE_MAX, EVICT_BURST_STEPS, EVICT_STEPS};
+use crate::limits::CACHE_TABLE_WASTE_MAX;
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Dentry, Fault, Tree};
@@ -16,6 +19,7 @@ use shoal_types::{
     BatchSeq, BlockId, BlockInfo, Cookie, Errno, Extent, FileKind, Inode, InodeId, Name, XattrName,
 };
 use std::collections::{BTreeMap, VecDeque};
+use uncommitted::Uncommitted;
 
 /// A cached inode.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct Content {
     pub(crate) stream: Option<(BlockId, u64)>,
     /// The last small writes within the file that followed one another.
     pub(crate) run: Run,
+    /// Where the eviction of its committed extents goes on.
+    pub(crate) evicted_to: u64,
     /// The file has been read to its end: the kernel has its bytes in its page cache.
     pub(crate) is_read: bool,
 }
@@ -98,6 +104,7 @@ pub(crate) struct Cache {
     pub(super) evictions: u64,
     pub(super) evicted_modified: BatchSeq,
     versions: u64,
+    uncommitted: Uncommitted,
 }
 
 impl Cache {
@@ -114,6 +121,7 @@ impl Cache {
             evictions: 0,
             evicted_modified: BatchSeq(0),
             versions: 0,
+            uncommitted: Uncommitted::default(),
         }
     }
 
@@ -123,6 +131,7 @@ impl Cache {
 
     pub(super) fn set_acked(&mut self, acked: BatchSeq) {
         self.acked = self.acked.max(acked);
+        self.uncommitted.committed(self.acked);
         while let Some((seq, ino)) = self.dying.front().copied()
             && seq <= self.acked
         {
@@ -385,51 +394,6 @@ impl Cache {
         }
     }
 
-    /// Evicts the extents of a file, so that they are fetched again, unless one of them is uncommitted.
-    pub(crate) fn forget_extents(&mut self, ino: InodeId) {
-        let acked = self.acked;
-        if let Some(Node { body: Body::File(content), modified, .. }) = self.peek_mut(ino)
-            && *modified <= acked
-        {
-            let (modified, freed) = (*modified, content.extents.values().map(extent_bytes).sum::<usize>());
-            *content = Content::default();
-            self.bytes -= freed;
-            self.note_eviction(modified);
-        }
-    }
-
-    /// While the cache is above its limit, visits a few nodes and evicts those that are neither uncommitted
-    /// nor recently used. Never called during an operation, so what an operation has read stays cached.
-    ///
-    /// Content that was read gets no second chance: content that was fetched ahead is still to be read.
-    pub(super) fn evict(&mut self) {
-        // A listing can bring thousands of nodes at once, and each may have to be visited twice.
-        let excess = self.bytes.saturating_sub(self.bytes_max) / NODE_BYTES;
-        let mut pinned_left = EVICT_STEPS;
-        for _ in 0..EVICT_STEPS + (2 * excess).min(EVICT_BURST_STEPS) {
-            if self.bytes <= self.bytes_max {
-                return;
-            }
-            let Some(ino) = self.clock.pop_front() else { return };
-            let Some(node) = self.nodes.get_mut(&ino) else { continue };
-            let pinned = node.modified > self.acked || node.inode.nlink == 0 || ino == InodeId::ROOT;
-            if !pinned && node.is_read() {
-                self.clock.push_back(ino);
-                self.forget_extents(ino);
-                continue;
-            }
-            if pinned || std::mem::take(&mut node.recent) {
-                self.clock.push_back(ino);
-                pinned_left -= usize::from(pinned);
-                if pinned_left == 0 {
-                    return;
-                }
-                continue;
-            }
-            self.remove(ino);
-        }
-    }
-
     fn file(&mut self, ino: InodeId) -> Option<&mut Content> {
         match self.peek_mut(ino) {
             Some(Node { body: Body::File(content), .. }) => Some(content),
@@ -496,13 +460,19 @@ impl Tree for Cache {
         let stamp = self.stamp;
         match self.node(ino) {
             Some(node) => {
+                // Operations on a file without a name are sent when it gets one.
+                let is_named = node.inode.nlink == 0 && inode.nlink > 0;
                 node.inode = inode;
                 node.modified = stamp;
                 debug_assert!(!node.stale);
+                if is_named {
+                    self.uncommitted.record(stamp, ino, 0, u64::MAX);
+                }
             }
             // Operations read an inode before they change it, so one that is not cached was just created.
             None => {
                 let body = Body::born(inode.kind);
+                self.uncommitted.record(stamp, ino, 0, u64::MAX);
                 self.insert(ino, inode, BTreeMap::new(), body, stamp);
             }
         }
@@ -569,10 +539,13 @@ impl Tree for Cache {
     }
 
     fn put_extent(&mut self, ino: InodeId, offset: u64, extent: Extent) {
-        let added = extent_bytes(&extent);
+        let (added, len) = (extent_bytes(&extent), extent.len());
         if let Some(content) = self.file(ino) {
-            let removed = content.extents.insert(offset, extent).map_or(0, |old| extent_bytes(&old));
+            let old = content.extents.insert(offset, extent);
+            let (removed, old_len) = old.map_or((0, 0), |old| (extent_bytes(&old), old.len()));
             self.bytes = self.bytes + added - removed;
+            // A hole may remain of what the new extent does not cover.
+            self.uncommitted.record(self.stamp, ino, offset, offset + len.max(old_len));
         }
     }
 
@@ -581,6 +554,7 @@ impl Tree for Cache {
             && let Some(old) = content.extents.remove(offset)
         {
             self.bytes -= extent_bytes(&old);
+            self.uncommitted.record(self.stamp, ino, offset, offset + old.len());
         }
     }
 
@@ -615,26 +589,5 @@ impl Content {
             _ => start,
         };
         self.extents.range(first..end)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::fixture::{core, make_file};
-    use super::*;
-
-    #[test]
-    fn full_cache_visits_few_uncommitted_inodes_for_one_call() {
-        let mut core = core();
-        for n in 0..100 {
-            let name = Name::try_from(format!("file{n}").as_str()).expect("a name");
-            make_file(&mut core, InodeId::ROOT, &name);
-        }
-        let cache = &mut core.cache;
-        cache.set_bytes_max(0);
-        let before = cache.clock.clone();
-        cache.evict();
-        assert_eq!(cache.clock.len(), before.len(), "none can be evicted");
-        assert_eq!(cache.clock.front(), before.get(EVICT_STEPS), "the next one to be visited");
     }
 }

@@ -3,7 +3,8 @@
 use super::cache::{Body, Content, Node};
 use super::{Core, Need, Outcome, seek};
 use crate::limits::{
-    BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, EXTENTS_ALIGN_BYTES, OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX,
+    BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, EXTENTS_ALIGN_BYTES, EXTENTS_PAGE, EXTENTS_PAGE_EVICTED,
+    OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX,
 };
 use crate::values::{Fallocate, Seek, Sought};
 use bytes::Bytes;
@@ -119,6 +120,14 @@ impl Core {
         let before = gap - gap % EXTENTS_ALIGN_BYTES;
         let known = self.content(ino).ok().map(|content| &content.known);
         Need::Extents(ino, known.and_then(|known| known.first_gap(before, gap)).unwrap_or(gap))
+    }
+
+    /// How many extents of a file to request at once.
+    pub(crate) fn extents_page(&self, ino: InodeId) -> usize {
+        match self.cache.peek(ino) {
+            Some(Node { body: Body::File(content), .. }) if content.evicted_to > 0 => EXTENTS_PAGE_EVICTED,
+            _ => EXTENTS_PAGE,
+        }
     }
 
     /// The blocks that hold a range of a file, each with the offset in the file at which it begins, as far as

@@ -41,6 +41,11 @@ impl<V> FewMap<V> {
         matches!(self, FewMap::One(None))
     }
 
+    /// Whether there are two entries at least.
+    pub(crate) fn is_many(&self) -> bool {
+        matches!(self, FewMap::Many(_))
+    }
+
     /// All entries, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &V)> {
         let (one, many) = match self {

@@ -28,6 +28,22 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
+    /// Removes `[start, end)`.
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+        while start < end
+            && let Some((s, &e)) = self.0.at_or_before(end - 1)
+            && e > start
+        {
+            self.0.remove(s);
+            if e > end {
+                self.0.insert(end, e);
+            }
+            if s < start {
+                self.0.insert(s, start);
+            }
+        }
+    }
+
     /// The first byte of `[start, end)` that is not in the set.
     pub(crate) fn first_gap(&self, start: u64, end: u64) -> Option<u64> {
         if start >= end {
@@ -70,8 +86,12 @@ mod tests {
             for _ in 0..next(8) {
                 let start = next(64);
                 let end = start + next(64 - start + 1);
-                ranges.insert(start, end);
-                bytes[start as usize..end as usize].fill(true);
+                let is_added = next(3) > 0;
+                match is_added {
+                    true => ranges.insert(start, end),
+                    false => ranges.remove(start, end),
+                }
+                bytes[start as usize..end as usize].fill(is_added);
             }
             let start = next(64);
             let end = start + next(64 - start + 1);
