@@ -135,13 +135,13 @@ test-csi: build ## csi-sanity and restarts against the CSI driver, on a cluster 
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test
+	@SHOAL_TRANSPORT=dev scripts/test --workspace --test fuse
 	@scripts/test --workspace
 
-.PHONY: test-uring
-test-uring: ## The FUSE front end and several mounts, with requests over io_uring instead of /dev/fuse
+.PHONY: test-dev
+test-dev: ## All tests of real mounts, with requests from /dev/fuse instead of over io_uring
 	@scripts/setup build test
-	@SHOAL_TRANSPORT=uring scripts/test --workspace --test fuse
-	@SHOAL_TRANSPORT=uring scripts/test --workspace --test acceptance several::
+	@SHOAL_TRANSPORT=dev scripts/test --workspace --test fuse --test acceptance --test cluster
 
 .PHONY: test-crash
 test-crash: ## The long crash run: killed with -9 at 100 random moments (SEED=n repeats a run)

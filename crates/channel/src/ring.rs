@@ -63,6 +63,13 @@ const STAGED_BYTES_MAX: usize = 256;
 /// and SETXATTR.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
+/// The first bytes of a payload whose memory a slot keeps in any case.
+const KEPT_BYTES: usize = 64 << 10;
+/// Slots of a queue that may keep the memory of a whole payload: a stream has few requests in flight, and the
+/// kernel uses the slot again that was used last. Beyond it a slot gives its memory back with its next short
+/// reply, as to a write.
+const KEPT_PAYLOADS: usize = 4;
+
 /// Longest wait of a thread for its reply to be submitted. The thread of a queue takes microseconds.
 const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for the next slot that the kernel gives up when the connection has ended. It looks for them
@@ -111,6 +118,8 @@ struct Slot {
     bytes: usize,
     device: RawFd,
     queue: Arc<Queue>,
+    /// Bytes of the payload that may use memory, beyond [`KEPT_BYTES`].
+    long_bytes: AtomicUsize,
 }
 
 // SAFETY: one side at a time touches the memory: the kernel while the slot is free, the queue's thread while
@@ -133,7 +142,7 @@ impl Slot {
         // memory, and nothing else.
         unsafe { libc::madvise(memory, bytes, libc::MADV_NOHUGEPAGE) };
         let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Slot { number, memory, bytes, device, queue })
+        Ok(Slot { number, memory, bytes, device, queue, long_bytes: AtomicUsize::new(0) })
     }
 
     fn header(&self) -> *mut Header {
@@ -142,6 +151,31 @@ impl Slot {
 
     fn payload_bytes_max(&self) -> usize {
         self.bytes - HEAD_BYTES
+    }
+
+    /// So many bytes of the payload are in use.
+    fn use_memory(&self, bytes: usize) {
+        let bytes = bytes.saturating_sub(KEPT_BYTES);
+        let before = self.long_bytes.fetch_max(bytes, Ordering::Relaxed);
+        self.queue.long_bytes.fetch_add(bytes.saturating_sub(before), Ordering::Relaxed);
+    }
+
+    /// Gives memory of the payload back to the system if the queue's slots keep too much.
+    ///
+    /// # Safety
+    /// The kernel must not have the slot, and what is beyond [`KEPT_BYTES`] must not be needed.
+    unsafe fn trim(&self) {
+        if self.queue.long_bytes.load(Ordering::Relaxed) <= KEPT_PAYLOADS * self.payload_bytes_max() {
+            return;
+        }
+        let bytes = self.long_bytes.swap(0, Ordering::Relaxed);
+        self.queue.long_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes > 0 {
+            let start = self.memory.as_ptr().wrapping_add(HEAD_BYTES + KEPT_BYTES);
+            // SAFETY: the range is part of the mapping, and not needed, says the caller. A failure costs
+            // memory, and nothing else.
+            unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) };
+        }
     }
 
     /// The request as one message, as `/dev/fuse` would have it. The payload stays where it is; header and
@@ -159,6 +193,7 @@ impl Slot {
             .checked_sub(size_of::<InHeader>() + payload)
             .filter(|first| *first <= header.op_in.len() && payload <= self.payload_bytes_max())
             .ok_or_else(invalid)?;
+        self.use_memory(payload);
         let start = HEAD_BYTES - first - size_of::<InHeader>();
         // SAFETY: both ranges lie in the first page behind the header, and the whole message in the mapping.
         unsafe {
@@ -232,6 +267,11 @@ impl ReplyPath for Slot {
         }
         let out = OutHeader { len: (size_of::<OutHeader>() + bytes) as u32, error, unique: unique.0 };
         let start = if bytes <= STAGED_BYTES_MAX { STAGED_START } else { HEAD_BYTES };
+        self.use_memory(bytes);
+        if bytes <= STAGED_BYTES_MAX {
+            // SAFETY: the slot is the reply's, and the data of a request is not read after its reply.
+            unsafe { self.trim() };
+        }
         // SAFETY: there is one reply to a request, and until it is committed these parts of the memory are
         // the reply's. The header is not part of the message that a handler looks at, nor is what is staged.
         unsafe {
@@ -260,6 +300,8 @@ pub(crate) struct Queue {
     event: EventFd,
     /// Slots that the kernel has, as far as the queue's thread has seen.
     free: AtomicUsize,
+    /// Bytes of the slots' long payloads that may use memory.
+    long_bytes: AtomicUsize,
     is_ended: AtomicBool,
 }
 
@@ -379,6 +421,9 @@ pub(crate) struct Prepared(Arc<Queue>);
 /// Makes a ring for each possible processor. An error says that this kernel, or its administrator, does not
 /// allow it.
 pub(crate) fn prepare() -> io::Result<Vec<Prepared>> {
+    if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.trim() == "2") {
+        return Err(io::Error::other("slots reserve more memory than they use (vm.overcommit_memory=2)"));
+    }
     let processors = possible_processors(&fs::read_to_string("/sys/devices/system/cpu/possible")?)
         .ok_or_else(|| io::Error::other("the number of possible processors is unknown"))?;
     (0..processors).map(Prepared::new).collect()
@@ -412,6 +457,7 @@ impl Prepared {
             submitted: Condvar::new(),
             event: EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC)?,
             free: AtomicUsize::new(0),
+            long_bytes: AtomicUsize::new(0),
             is_ended: AtomicBool::new(false),
         })))
     }

@@ -25,6 +25,9 @@ const PAYLOAD_BYTES_MIN: u32 = 8192;
 const INIT_BYTES_MAX: usize = 8 << 10;
 /// The oldest version of the protocol that is spoken, as far as messages are concerned: Linux 4.20.
 const VERSION_MIN: (u32, u32) = (7, 28);
+/// The oldest version with which io_uring is used by itself: Linux 6.18, with which it is tested. The kernel
+/// has it from 6.14 on.
+const VERSION_URING: (u32, u32) = (7, 45);
 /// The congestion threshold is three quarters of the background requests, as in the kernel's own default.
 const CONGESTION: (u16, u16) = (3, 4);
 /// A page of the kernel, in bytes: the unit of the largest request.
@@ -36,13 +39,13 @@ const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 /// The transport of requests and replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// `/dev/fuse`.
+    /// io_uring from Linux 6.18 on, where that is possible and allowed; otherwise `/dev/fuse`.
     #[default]
-    Dev,
-    /// io_uring where the kernel has it and allows it, `/dev/fuse` elsewhere.
     Auto,
-    /// io_uring; where that is impossible, mounting fails.
+    /// io_uring, from Linux 6.14 on; where that is impossible, mounting fails.
     Uring,
+    /// `/dev/fuse`.
+    Dev,
 }
 
 impl FromStr for Transport {
@@ -96,7 +99,8 @@ impl<F: Filesystem> Session<F> {
                 return Err(invalid("the first request of the kernel is not INIT"));
             };
             let is_offered = init.flags.contains(InitFlags::OVER_IO_URING);
-            let is_used = match use_uring(transport, is_offered, rings.as_ref().map(Vec::len)) {
+            let is_old = init.version < VERSION_URING;
+            let is_used = match use_uring(transport, is_offered, is_old, rings.as_ref().map(Vec::len)) {
                 Ok(is_used) => is_used,
                 Err(why) => {
                     device.reply(request.unique(), -libc::EPROTO, &[])?;
@@ -163,9 +167,17 @@ impl<F: Filesystem> Session<F> {
 }
 
 /// Whether requests come over io_uring. `rings`: how many could be made, or why none. Fails if the user
-/// requires io_uring and there are none.
-fn use_uring(transport: Transport, is_offered: bool, rings: Result<usize, &String>) -> Result<bool, String> {
+/// requires io_uring and there are none. `is_old`: the kernel is older than [`VERSION_URING`].
+fn use_uring(
+    transport: Transport,
+    is_offered: bool,
+    is_old: bool,
+    rings: Result<usize, &String>,
+) -> Result<bool, String> {
     let why = match (is_offered, rings) {
+        (true, Ok(_)) if is_old && transport == Transport::Auto => {
+            "this kernel is older than Linux 6.18".into()
+        }
         (true, Ok(rings)) => return Ok(rings > 0),
         (false, _) => format!("this kernel does not offer FUSE over io_uring (Linux 6.14, {ENABLE_URING})"),
         (true, Err(why)) => format!("io_uring is not to be had: {why}"),
@@ -174,7 +186,7 @@ fn use_uring(transport: Transport, is_offered: bool, rings: Result<usize, &Strin
         Transport::Dev => Ok(false),
         Transport::Uring => Err(why),
         Transport::Auto => {
-            tracing::debug!("requests are read from /dev/fuse: {why}");
+            tracing::info!("io_uring is not used: {why}");
             Ok(false)
         }
     }
@@ -273,15 +285,16 @@ mod tests {
     #[test]
     fn kernel_without_io_uring_is_fallen_back_from_unless_it_was_asked_for() {
         let none = "ENOSYS".to_owned();
-        assert_eq!(use_uring(Transport::Auto, true, Ok(2)), Ok(true));
-        assert_eq!(use_uring(Transport::Uring, true, Ok(2)), Ok(true));
-        assert_eq!(use_uring(Transport::Auto, false, Ok(2)), Ok(false), "an old kernel");
-        assert_eq!(use_uring(Transport::Auto, true, Err(&none)), Ok(false), "io_uring is forbidden");
+        assert_eq!(use_uring(Transport::Auto, true, false, Ok(2)), Ok(true));
+        assert_eq!(use_uring(Transport::Auto, true, true, Ok(2)), Ok(false), "a kernel from 6.14 to 6.17");
+        assert_eq!(use_uring(Transport::Uring, true, true, Ok(2)), Ok(true));
+        assert_eq!(use_uring(Transport::Auto, false, false, Ok(2)), Ok(false), "it is not allowed");
+        assert_eq!(use_uring(Transport::Auto, true, false, Err(&none)), Ok(false), "io_uring is forbidden");
         for offered in [true, false] {
-            assert_eq!(use_uring(Transport::Dev, offered, Ok(0)), Ok(false));
+            assert_eq!(use_uring(Transport::Dev, offered, false, Ok(0)), Ok(false));
         }
-        assert!(use_uring(Transport::Uring, false, Ok(2)).unwrap_err().contains("enable_uring"));
-        assert!(use_uring(Transport::Uring, true, Err(&none)).unwrap_err().contains("ENOSYS"));
+        assert!(use_uring(Transport::Uring, false, false, Ok(2)).unwrap_err().contains("enable_uring"));
+        assert!(use_uring(Transport::Uring, true, false, Err(&none)).unwrap_err().contains("ENOSYS"));
         assert_eq!("uring".parse(), Ok(Transport::Uring));
         assert!("tcp".parse::<Transport>().is_err());
     }

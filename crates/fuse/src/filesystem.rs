@@ -37,6 +37,7 @@ pub(crate) struct Filesystem {
     primer: Primer,
     /// Largest read or write request, in bytes.
     request_bytes_max: u32,
+    background_max: u16,
     /// The affinity of the thread.
     affinity: Affinity,
     /// The copy of the counters in which its requests are counted.
@@ -44,9 +45,21 @@ pub(crate) struct Filesystem {
 }
 
 impl Filesystem {
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, primer: Primer, request_bytes_max: u32) -> Filesystem {
+    pub(crate) fn new(
+        dispatcher: Arc<Dispatcher>,
+        primer: Primer,
+        request_bytes_max: u32,
+        background_max: u16,
+    ) -> Filesystem {
         let shard = dispatcher.shared().counters.next_shard();
-        Filesystem { dispatcher, primer, request_bytes_max, affinity: Affinity::default(), shard }
+        Filesystem {
+            dispatcher,
+            primer,
+            request_bytes_max,
+            background_max,
+            affinity: Affinity::default(),
+            shard,
+        }
     }
 
     fn context(&self, op: Op, ino: InodeId) -> Context {
@@ -104,11 +117,13 @@ impl Filesystem {
 
 impl shoal_channel::Filesystem for Filesystem {
     fn init(&mut self, offer: &Offer) -> io::Result<Settings> {
-        kernel::negotiate(offer, self.dispatcher.shared().locks.are_ours(), self.request_bytes_max)
+        let locks_are_ours = self.dispatcher.shared().locks.are_ours();
+        kernel::negotiate(offer, locks_are_ours, self.request_bytes_max, self.background_max)
     }
 
     fn for_thread(&self) -> Filesystem {
-        Filesystem::new(self.dispatcher.clone(), self.primer.clone(), self.request_bytes_max)
+        let (dispatcher, primer) = (self.dispatcher.clone(), self.primer.clone());
+        Filesystem::new(dispatcher, primer, self.request_bytes_max, self.background_max)
     }
 
     fn destroy(&mut self) -> io::Result<()> {

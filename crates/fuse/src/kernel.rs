@@ -1,6 +1,6 @@
 //! Negotiation with the kernel when a mount begins (INIT).
 
-use crate::limits::{BACKGROUND_REQUESTS_MAX, KERNEL_CACHE, REQUEST_BYTES_MAX};
+use crate::limits::{KERNEL_CACHE, REQUEST_BYTES_MAX};
 use shoal_channel::{InitFlags, Offer, Settings};
 use shoal_types::Errno;
 use std::io;
@@ -85,7 +85,12 @@ pub(crate) fn attr_lifetime() -> Duration {
 }
 
 /// Chooses the flags and limits of the mount.
-pub(crate) fn negotiate(offer: &Offer, locks_are_ours: bool, request_bytes_max: u32) -> io::Result<Settings> {
+pub(crate) fn negotiate(
+    offer: &Offer,
+    locks_are_ours: bool,
+    request_bytes_max: u32,
+    background_max: u16,
+) -> io::Result<Settings> {
     let required = if locks_are_ours { REQUIRED | LOCKS } else { REQUIRED };
     let missing = required - offer.flags;
     if !missing.is_empty() {
@@ -106,5 +111,5 @@ pub(crate) fn negotiate(offer: &Offer, locks_are_ours: bool, request_bytes_max: 
         flags -= InitFlags::DO_READDIRPLUS;
     }
     let request_bytes_max = request_bytes_max.min(REQUEST_BYTES_MAX);
-    Ok(Settings { flags, request_bytes_max, background_max: BACKGROUND_REQUESTS_MAX })
+    Ok(Settings { flags, request_bytes_max, background_max })
 }

@@ -34,6 +34,8 @@ pub const REQUEST_BYTES_MAX_LEAST: u32 = 128 << 10;
 /// Read-ahead and writeback requests that the kernel may have in flight at once (its own default is 12):
 /// enough to keep several streams of [`REQUEST_BYTES_MAX`] each busy.
 pub const BACKGROUND_REQUESTS_MAX: u16 = 64;
+/// The least number of such requests in flight: the kernel's own default.
+pub const BACKGROUND_REQUESTS_MAX_LEAST: u16 = 12;
 /// How far the kernel reads ahead in a file, in KiB (its own default is 128): two full requests in flight, so
 /// that one is fetched while the other is consumed. Measured with 1 GiB in the client's memory and 4 threads:
 /// 128 KiB 2.1 GB/s, 512 KiB 3.4, 1 MiB 3.5, 2 MiB 4.1, and no more beyond.

@@ -37,7 +37,7 @@ pub struct MountOptions {
     /// The source in `/proc/mounts`: the volume.
     pub source: String,
     /// How requests travel between the kernel and this process. The default is the value of the environment
-    /// variable `SHOAL_TRANSPORT`, or `dev`.
+    /// variable `SHOAL_TRANSPORT`, or `auto`.
     pub transport: Transport,
     /// Threads that read requests from `/dev/fuse`, if they do not come over io_uring.
     pub readers: usize,
@@ -45,6 +45,8 @@ pub struct MountOptions {
     pub slow_threads: usize,
     /// Largest read or write request, in bytes: at most [`limits::REQUEST_BYTES_MAX`].
     pub request_bytes_max: u32,
+    /// Read-ahead and writeback requests that the kernel may have in flight at once.
+    pub background_max: u16,
     /// How far the kernel reads ahead in a file, in KiB.
     pub read_ahead_kib: u32,
     /// Inodes that the kernel may refer to, as far as they are not in use. Needs Linux 6.18.
@@ -85,6 +87,7 @@ impl Default for MountOptions {
             readers: cores.min(limits::READER_THREADS_MAX),
             slow_threads: limits::SLOW_THREADS,
             request_bytes_max: limits::REQUEST_BYTES_MAX,
+            background_max: limits::BACKGROUND_REQUESTS_MAX,
             read_ahead_kib: limits::READ_AHEAD_KIB,
             inodes_max: (memory::total_bytes() / limits::MEMORY_PER_INODE_BYTES)
                 .clamp(limits::INODES_MIN_DEFAULT, limits::INODES_MAX_DEFAULT),
@@ -254,7 +257,7 @@ fn allow_uring(transport: Transport) -> io::Result<()> {
             "transport=uring needs Linux 6.14, and fuse.enable_uring=Y, which only root can set: {why}"
         ))),
         Err(why) => {
-            tracing::debug!("io_uring is not used: {why}");
+            tracing::debug!("io_uring cannot be allowed: {why}");
             Ok(())
         }
     }
@@ -270,7 +273,8 @@ fn start(
     options: &MountOptions,
 ) -> Result<Started, MountError> {
     let primer = Primer::default();
-    let front = Filesystem::new(Arc::new(dispatcher), primer.clone(), options.request_bytes_max);
+    let (request_bytes_max, background_max) = (options.request_bytes_max, options.background_max);
+    let front = Filesystem::new(Arc::new(dispatcher), primer.clone(), request_bytes_max, background_max);
     let session = Session::begin(device, front, options.transport).map_err(MountError::Session)?;
     tracing::info!("requests travel over {}", if session.is_over_uring() { "io_uring" } else { "/dev/fuse" });
     let readers = options.readers.max(1);

@@ -87,6 +87,9 @@ pub const MEMORY_LIMIT_MAX_DEFAULT: usize = 1 << 30;
 pub const MEMORY_OF_SERVER: usize = 512 << 20;
 /// The largest request of the kernel is the budget divided by this: so many streams may wait with one each.
 pub const MEMORY_OF_REQUESTS: usize = 512;
+/// The kernel has one read-ahead or writeback request in flight for so many bytes of the budget: over
+/// io_uring each queue keeps the memory of as many as it had at once.
+pub const MEMORY_OF_BACKGROUND: usize = 8 << 20;
 /// With a smaller budget than this, in bytes, buffers are returned to the system as soon as they are freed.
 pub const MEMORY_SMALL: usize = 256 << 20;
 /// Arenas of the allocator with such a budget: each keeps what was freed in it.

@@ -7,15 +7,17 @@
 use crate::control::Number;
 use crate::limits::{
     ARENAS_OF_SMALL, MEMORY_IDLE_BYTES, MEMORY_LIMIT_MAX_DEFAULT, MEMORY_LIMIT_MIN_DEFAULT,
-    MEMORY_LOOK_EVERY, MEMORY_OF_REQUESTS, MEMORY_OF_SERVER, MEMORY_PER_MOUNT, MEMORY_SMALL,
-    TRIM_GAIN_BYTES_MIN, TRIM_PAUSE_MAX,
+    MEMORY_LOOK_EVERY, MEMORY_OF_BACKGROUND, MEMORY_OF_REQUESTS, MEMORY_OF_SERVER, MEMORY_PER_MOUNT,
+    MEMORY_SMALL, TRIM_GAIN_BYTES_MIN, TRIM_PAUSE_MAX,
 };
 use crate::mount_report::{number, resident_bytes};
 use crate::options::Options;
 use shoal_client::Client;
 use shoal_client::limits::{BLOCK_CACHE_BYTES_DEFAULT, CACHE_BYTES_DEFAULT, REFERENCE_BYTES};
 use shoal_fuse::MountOptions;
-use shoal_fuse::limits::{REQUEST_BYTES_MAX, REQUEST_BYTES_MAX_LEAST};
+use shoal_fuse::limits::{
+    BACKGROUND_REQUESTS_MAX, BACKGROUND_REQUESTS_MAX_LEAST, REQUEST_BYTES_MAX, REQUEST_BYTES_MAX_LEAST,
+};
 use shoal_runtime::budget::{Budget, Share, Use, of_process};
 use shoal_runtime::memory::total_bytes;
 use shoal_store::cache;
@@ -119,6 +121,8 @@ fn fit_to(options: &Options, limit: usize) -> MountOptions {
     let request = (limit / MEMORY_OF_REQUESTS).min(REQUEST_BYTES_MAX as usize) as u32;
     // A power of two, at most that.
     mount.request_bytes_max = (request.max(REQUEST_BYTES_MAX_LEAST) / 2 + 1).next_power_of_two();
+    let background = (limit / MEMORY_OF_BACKGROUND).min(BACKGROUND_REQUESTS_MAX.into()) as u16;
+    mount.background_max = background.max(BACKGROUND_REQUESTS_MAX_LEAST);
     let is_bound = |word: &String| word.starts_with("inodes=") || word.starts_with("lru-limit=");
     if !options.settings().iter().any(is_bound) {
         mount.inodes_max = mount.inodes_max.min(limit / 4 / REFERENCE_BYTES);
@@ -256,6 +260,8 @@ mod tests {
         let fitted = |text: &str, limit| fit_to(&options(text), limit);
         let request = |limit: usize| fitted("", limit * MIB).request_bytes_max >> 10;
         assert_eq!([64, 128, 300, 512, 4096].map(request), [128, 256, 512, 1024, 1024]);
+        let background = |limit: usize| fitted("", limit * MIB).background_max;
+        assert_eq!([64, 128, 300, 512, 4096].map(background), [12, 16, 37, 64, 64]);
         assert_eq!(fitted("", 64 * MIB).inodes_max, 64 * MIB / 4 / REFERENCE_BYTES);
         assert_eq!(fitted("inodes=1000000", 64 * MIB).inodes_max, 1_000_000);
     }

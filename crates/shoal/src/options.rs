@@ -87,9 +87,8 @@ Mount options, separated by commas:
   nodev nosuid noexec  as for other file systems
   private            only the user who mounts may use it
   readers=N          threads that read requests from the kernel (GlusterFS: reader-thread-count=N)
-  transport=auto     takes requests over io_uring (Linux 6.14) where the kernel has it, for trials
-                     only: umount -f ends no call while the mount's process is stopped
-                     (transport=uring: or no mount; transport=dev: from /dev/fuse, as by default)
+  transport=auto     takes requests over io_uring from Linux 6.18 on, else from /dev/fuse (default)
+                     (transport=uring: over io_uring, or no mount; transport=dev: from /dev/fuse)
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
   inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory

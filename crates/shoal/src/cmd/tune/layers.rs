@@ -87,13 +87,7 @@ pub const ALL: &[Layer] = &[
         caution: Some("nothing is known of such a mount any more"),
         ..layer("statistics", "statistics", "on", "off", "requests of the kernel are counted")
     },
-    Layer {
-        kind: Kind::Trial,
-        caution: Some(
-            "io_uring is for trials only: umount -f ends no call while the mount's process is stopped",
-        ),
-        ..layer("transport", "transport", "dev", "uring", "how requests come from the kernel")
-    },
+    layer("transport", "transport", "auto", "dev", "how requests come from the kernel"),
 ];
 
 /// A layer by its name.

@@ -40,7 +40,7 @@ pub struct Tune {
     /// build
     #[arg(long, value_name = "SUITE", value_delimiter = ',', required = true)]
     suite: Vec<Suite>,
-    /// Only these layers [default: all but statistics and transport]
+    /// Only these layers [default: all but statistics]
     #[arg(long, value_name = "LAYER", value_delimiter = ',', value_parser = layers::find)]
     layer: Vec<&'static Layer>,
     /// Also compare with these mount options, as in --try readers=8,waiters=64; may be repeated
