@@ -41,6 +41,10 @@ pub struct TierReport {
     /// What can be stored there with all copies, and how much of that is free, in bytes; unknown if its
     /// bricks do not answer.
     pub room_bytes: Option<(u64, u64)>,
+    /// Blocks are moved to this tier as long as it is used to no more than this, in percent; 0: not known,
+    /// from an older server.
+    #[serde(default)]
+    pub high_watermark_percent: u8,
     /// Blocks moved to the cold tier by the leader's server since it started.
     pub demoted_blocks: u64,
     /// Their bytes.

@@ -21,6 +21,12 @@ fn set(cluster: &Cluster, key: &str, value: &str) {
     volume(cluster, &format!("set v {key} {value}"));
 }
 
+/// All bricks are on this machine's disk, which may be used to more than the default watermarks.
+fn let_tiers_be_full(cluster: &Cluster) {
+    set(cluster, "tier.high-watermark", "99");
+    set(cluster, "tier.low-watermark", "98");
+}
+
 fn status(cluster: &Cluster) -> Result<Value, String> {
     cluster.json(1, &["volume", "tier", "v", "status"])
 }
@@ -73,6 +79,7 @@ fn files_keep_their_bytes_while_they_move_between_tiers_and_the_hot_one_is_detac
     fs::write(before.path().join("old"), pattern(99, FILE_BYTES)).expect("written");
     before.unmount();
     let (first, second) = (hot_path(&cluster, 1), hot_path(&cluster, 2));
+    let_tiers_be_full(&cluster);
     set(&cluster, "tier.promote-reads", "0");
     volume(&cluster, &format!("tier v attach replica 2 {first} {second}"));
 
@@ -158,6 +165,7 @@ fn pinned_directories_keep_their_tier_through_renames_and_new_files() {
     let said = pin(&hot, &["hot"]);
     assert!(said.contains("hot") && said.contains("no hot tier"), "{said}");
     write_in(&hot.join("below"), 1);
+    let_tiers_be_full(&cluster);
     set(&cluster, "tier.promote-reads", "0");
     volume(&cluster, &format!("tier v attach replica 2 {} {}", hot_path(&cluster, 1), hot_path(&cluster, 2)));
     assert!(pin(&cold, &["cold"]).contains("cold"));

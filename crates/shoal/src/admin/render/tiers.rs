@@ -28,7 +28,15 @@ pub fn tiers(report: &TierReport) -> String {
         Some((total, free)) => {
             let used = total.saturating_sub(free);
             let percent = u128::from(used) * 100 / u128::from(total.max(1));
-            writeln!(text, "Used: {} of {} ({percent}%)", show::bytes(used), show::bytes(total))
+            let _ = writeln!(text, "Used: {} of {} ({percent}%)", show::bytes(used), show::bytes(total));
+            let high = report.high_watermark_percent;
+            if high > 0 && percent >= high.into() && !report.detaching {
+                let _ = writeln!(
+                    text,
+                    "No block moves here: it is used to {percent}%, and the limit is {high}% (tier.high-watermark)"
+                );
+            }
+            Ok(())
         }
         None => writeln!(text, "Used: unknown, too few of its bricks answer"),
     };
@@ -89,6 +97,7 @@ mod tests {
             replica: 2,
             bricks: vec!["a:/h".parse().unwrap()],
             room_bytes: Some((1000, 250)),
+            high_watermark_percent: 75,
             hot_blocks: 1,
             pins: vec![
                 PinnedPath { path: Some("/db".into()), inode: 7, pinned: "hot".into() },
@@ -101,7 +110,7 @@ mod tests {
             "Hot tier: 2 copies of each block",
             "State: in use\n",
             "Brick1: a:/h",
-            "(75%)",
+            "(75%)\nNo block moves here: it is used to 75%, and the limit is 75% (tier.high-watermark)\n",
             "1 block\n",
             "Pinned hot: /db\n",
             "cold: inode 8,",

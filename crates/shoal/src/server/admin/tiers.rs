@@ -161,6 +161,10 @@ impl ServerContext {
             paused: map.option(volume, options::TIER_PAUSE).as_deref() == Some("on"),
             hot_blocks: state.hot_blocks,
             room_bytes: state.room.map(|room| (room.total_bytes, room.free_bytes)),
+            high_watermark_percent: map
+                .option(volume, options::TIER_HIGH_WATERMARK)
+                .and_then(|percent| percent.parse().ok())
+                .unwrap_or_default(),
             demoted_blocks: status.demoted_blocks,
             demoted_bytes: status.demoted_bytes,
             promoted_blocks: status.promoted_blocks,
