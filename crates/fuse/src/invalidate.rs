@@ -718,8 +718,8 @@ impl WaitingChange {
         self.invalidator.is_at_work(self.holds);
         self.invalidator.changed(self.holds);
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };
-        let late = self.invalidator.state.lock().carried_out(ino, self.write);
-        if let Some(pages) = late {
+        let late = || self.invalidator.state.lock().carried_out(ino, self.write);
+        while let Some(pages) = late() {
             self.invalidator.send(&[Notice::Node { ino, pages }]);
         }
     }

@@ -211,14 +211,20 @@ impl State {
         self.waiting_changes.write_bytes
     }
 
-    /// A write was carried out. Returns the pages to invalidate once more before it is answered, if any.
+    /// A write was carried out. Returns the pages to invalidate once more before it is answered. `None`: it
+    /// is answered next, and no longer in the way of invalidations. When the kernel has consumed the reply, a
+    /// program may change the pages again before the answering thread runs; then they must be waited for.
     pub fn carried_out(&mut self, ino: InodeId, id: u64) -> Option<Pages> {
         let write = self.waiting_changes.writes.get_mut(&ino)?.iter_mut().find(|write| write.id == id)?;
         write.carried_out = true;
-        std::mem::take(&mut write.late).then_some(write.pages)
+        let late = std::mem::take(&mut write.late).then_some(write.pages);
+        if late.is_none() {
+            self.end_write(ino, id);
+        }
+        late
     }
 
-    /// A write was answered. Nothing is invalidated for it after that.
+    /// A write is answered next, or failed. Nothing is invalidated for it after that.
     pub fn end_write(&mut self, ino: InodeId, id: u64) {
         let Some(writes) = self.waiting_changes.writes.get_mut(&ino) else { return };
         let Some(at) = writes.iter().position(|write| write.id == id) else { return };
@@ -599,12 +605,11 @@ mod tests {
         state.unblock(batch);
         assert!(state.left(batch).is_none());
         assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(4096, 4096)));
-        assert_eq!(state.carried_out(FILE, write), None);
         let batch = state.begin([node(FILE)].into_iter());
         state.abandon(batch);
         // A thread already waits for the page of the write.
         let rest = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
-        state.end_write(FILE, write);
+        assert_eq!(state.carried_out(FILE, write), None);
         for id in rest {
             state.done(id);
         }
@@ -692,6 +697,22 @@ mod tests {
         state.unblock(batch);
         assert!(state.left(batch).is_none(), "no reader waits for pages that the write has locked");
         state.done(blocked);
+    }
+
+    #[test]
+    fn pages_changed_again_after_a_write_was_answered_are_waited_for() {
+        let mut state = State::default();
+        let page = Pages::of_bytes(0, 1);
+        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        assert_eq!(state.carried_out(FILE, write), None);
+        // The reply is sent. A program has read and changed the page before this thread runs again.
+        let batch = state.begin([Notice::Node { ino: FILE, pages: page }].into_iter());
+        told(state.step(NO_THREAD));
+        std::thread::sleep(BLOCKED_AFTER);
+        state.unblock(batch);
+        assert!(state.left(batch).is_some());
+        state.end_write(FILE, write);
+        assert_eq!(state.write_bytes(), 0);
     }
 
     #[test]
