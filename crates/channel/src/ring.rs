@@ -155,7 +155,7 @@ impl Slot {
 
     /// So many bytes of the payload are in use.
     fn use_memory(&self, bytes: usize) {
-        let bytes = bytes.saturating_sub(KEPT_BYTES);
+        let Some(bytes) = bytes.checked_sub(KEPT_BYTES) else { return };
         let before = self.long_bytes.fetch_max(bytes, Ordering::Relaxed);
         self.queue.long_bytes.fetch_add(bytes.saturating_sub(before), Ordering::Relaxed);
     }

@@ -201,8 +201,10 @@ impl Fetcher {
 
     fn fetch_extents(&self, ino: InodeId, start: u64) -> Result<Fetched<'_>, Errno> {
         self.context.counters.lookups.add(1);
-        let ticket = self.ticket();
-        let count_max = self.context.state.lock().core.extents_page(ino) as u64;
+        let (ticket, count_max) = {
+            let core = &self.context.state.lock().core;
+            (core.ticket(), core.extents_page(ino) as u64)
+        };
         let query = Query::Extents { ino, start, end: u64::MAX, count_max };
         let (reply, request) = self.read(query)?;
         let Found::Extents(found) = reply.found else { return Err(self.context.confused()) };

@@ -245,17 +245,20 @@ impl Core {
                 return self.write_block(ino, 0, head, clear_setid, now);
             }
         }
-        let inline_bytes = self.inline_bytes;
-        let content = self.content(ino)?;
-        let is_sequential = content.stream.is_some_and(|(_, next)| next == offset)
-            || content.run.len_before(offset) >= inline_bytes;
-        if len >= self.inline_bytes || offset >= size || is_sequential {
+        if len >= self.inline_bytes || offset >= size || self.is_sequential(ino, offset)? {
             // A block that is short when its batch is sealed becomes inline bytes.
             return self.write_block(ino, offset, vec![data.clone()], clear_setid, now);
         }
         self.execute(put(Extent::Inline(data.clone()), None, offset, len), &[ino], &[], len + OP_ROOM_BYTES)?;
         self.content(ino)?.run.record(offset, len);
         Ok(())
+    }
+
+    /// Whether a small write continues a sequential writer.
+    fn is_sequential(&mut self, ino: InodeId, offset: u64) -> Outcome<bool> {
+        let run_bytes_min = self.inline_bytes;
+        let Content { stream, run, .. } = self.content(ino)?;
+        Ok(stream.is_some_and(|(_, next)| next == offset) || run.len_before(offset) >= run_bytes_min)
     }
 
     /// Writes at the end of the file. Returns that offset.

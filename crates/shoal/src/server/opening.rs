@@ -359,7 +359,7 @@ impl Group for VolumeGroup {
 }
 
 /// The settings by which blocks move between the tiers of a volume; `None`: it has no hot tier.
-fn tier_settings(map: &ClusterMap, volume: GroupId) -> Option<TierSettings> {
+pub(super) fn tier_settings(map: &ClusterMap, volume: GroupId) -> Option<TierSettings> {
     let tier = map.tiers.get(&volume)?;
     let set = |key: &str| map.option(volume, key).unwrap_or_default();
     Some(TierSettings {

@@ -2,13 +2,14 @@
 
 use super::super::calls::{NodeReply, NodeRequest};
 use super::super::context::ServerContext;
+use super::super::opening::tier_settings;
 use super::names;
 use crate::admin::{
     AdminAnswer, BrickName, PinReport, PinStep, PinnedPath, PlannedMove, TierPlanReport, TierReport, TierStep,
 };
 use crate::limits::TOP_PATHS_MAX;
 use crate::show;
-use shoal_cluster::{Command, HotTier, Shards, options};
+use shoal_cluster::{Command, HotTier, Shards};
 use shoal_meta::{Move, Reason, TierState};
 use shoal_types::limits::REMOVAL_WAIT;
 use shoal_types::{GroupId, InodeId, InodePolicies, Tier};
@@ -148,6 +149,7 @@ impl ServerContext {
     fn tier_report(&self, volume: GroupId, tier: &HotTier) -> Result<TierReport, String> {
         let state = self.tier_state(volume)?;
         let map = self.view.map();
+        let settings = tier_settings(&map, volume);
         let status = &state.status;
         Ok(TierReport {
             name: map.volumes.get(&volume).map(|volume| volume.name.clone()).unwrap_or_default(),
@@ -158,13 +160,10 @@ impl ServerContext {
             can_be_removed: tier.detaching
                 && state.can_be_removed()
                 && tier.bricks.iter().all(|brick| self.is_free(volume, *brick)),
-            paused: map.option(volume, options::TIER_PAUSE).as_deref() == Some("on"),
+            paused: settings.as_ref().is_some_and(|settings| settings.paused),
             hot_blocks: state.hot_blocks,
             room_bytes: state.room.map(|room| (room.total_bytes, room.free_bytes)),
-            high_watermark_percent: map
-                .option(volume, options::TIER_HIGH_WATERMARK)
-                .and_then(|percent| percent.parse().ok())
-                .unwrap_or_default(),
+            high_watermark_percent: settings.as_ref().map_or(0, |settings| settings.high_percent as u8),
             demoted_blocks: status.demoted_blocks,
             demoted_bytes: status.demoted_bytes,
             promoted_blocks: status.promoted_blocks,
