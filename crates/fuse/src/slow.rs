@@ -12,7 +12,7 @@
 
 use crate::context::{Context, Holds, Op};
 use crate::limits::{DRAIN_WAIT, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use shoal_runtime::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::io;
 use std::thread::{Builder, JoinHandle};
 

@@ -100,7 +100,7 @@ impl Link {
         parts: Vec<Bytes>,
         timeout: Duration,
     ) -> Result<Bytes, NetError> {
-        let (tell, answer) = crossbeam_channel::bounded(1);
+        let (tell, answer) = shoal_runtime::channel::bounded(1);
         self.call_then(
             service,
             ordered,

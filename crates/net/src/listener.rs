@@ -11,8 +11,8 @@ use crate::frame::*;
 use crate::limits::*;
 use crate::membership::{Fence, Membership, Seat};
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender};
 use parking_lot::Mutex;
+use shoal_runtime::channel::{Receiver, Sender, unbounded};
 use shoal_types::Incarnation;
 use shoal_wire::Denial;
 use std::collections::VecDeque;
@@ -180,7 +180,7 @@ impl Listener {
 
 /// Threads that end when their sender is dropped.
 fn pool(name: &str, threads: usize) -> io::Result<Sender<Work>> {
-    let (give, take): (Sender<Work>, Receiver<Work>) = crossbeam_channel::unbounded();
+    let (give, take): (Sender<Work>, Receiver<Work>) = unbounded();
     for n in 0..threads {
         let take = take.clone();
         Builder::new().name(format!("{name}-{n}")).spawn(move || {

@@ -99,7 +99,7 @@ fn ordered_requests_are_carried_out_in_order() {
     let world = World::new();
     let client = world.client();
     let link = client.link(&world.address(), Lane::Requests);
-    let (tell, told) = crossbeam_channel::unbounded();
+    let (tell, told) = shoal_runtime::channel::unbounded();
     for n in 0..2000u32 {
         let tell = tell.clone();
         let body = Bytes::copy_from_slice(&n.to_be_bytes());

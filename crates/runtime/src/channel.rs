@@ -1,171 +1,210 @@
-//! Queues between threads, like those of `crossbeam-channel`.
+//! Queues between threads, like those of `std::sync::mpsc`, also for several receivers.
+//!
+//! **Model.** A queue, a lock, and two conditions: that a thing was sent, and that one was taken. A thread
+//! that finds nothing sleeps at once. The channels of `crossbeam-channel`, which were used before, yield the
+//! processor several times first; with more busy threads than processors, each time is a switch to another
+//! thread and back.
 
-use crate::simulator::{Event, Simulator, Wake, here};
+use crate::simulator::Wake;
+use crate::sync::{Condvar, Mutex};
 use crate::time::{Duration, Instant};
-pub use crossbeam_channel::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
+
+struct Channel<T> {
+    state: Mutex<State<T>>,
+    /// A thing was sent, or the last sender is gone.
+    sent: Condvar,
+    /// A thing was taken, or the last receiver is gone.
+    taken: Condvar,
+    /// How many things it holds at most.
+    count_max: usize,
+}
+
+struct State<T> {
+    queue: VecDeque<T>,
+    senders: usize,
+    receivers: usize,
+}
 
 /// The sending end.
-pub struct Sender<T> {
-    inner: crossbeam_channel::Sender<T>,
-    /// Names the channel in a simulation; 0 outside of one.
-    number: u64,
-}
+pub struct Sender<T>(Arc<Channel<T>>);
 
 /// The receiving end.
-pub struct Receiver<T> {
-    inner: crossbeam_channel::Receiver<T>,
-    number: u64,
-}
-
-fn both<T>(ends: (crossbeam_channel::Sender<T>, crossbeam_channel::Receiver<T>)) -> (Sender<T>, Receiver<T>) {
-    let number = here().map_or(0, |simulator| simulator.number());
-    (Sender { inner: ends.0, number }, Receiver { inner: ends.1, number })
-}
+pub struct Receiver<T>(Arc<Channel<T>>);
 
 /// A channel without a bound.
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    both(crossbeam_channel::unbounded())
+    bounded(usize::MAX)
 }
 
 /// A channel that holds at most `count_max` things; at least 1.
 pub fn bounded<T>(count_max: usize) -> (Sender<T>, Receiver<T>) {
-    both(crossbeam_channel::bounded(count_max))
+    let channel = Arc::new(Channel {
+        state: Mutex::new(State { queue: VecDeque::new(), senders: 1, receivers: 1 }),
+        sent: Condvar::new(),
+        taken: Condvar::new(),
+        count_max: count_max.max(1),
+    });
+    (Sender(channel.clone()), Receiver(channel))
 }
 
-fn wake(event: Event, all: bool) {
-    if let Some(simulator) = here() {
-        simulator.wake(event, all);
+impl<T> Channel<T> {
+    /// Waits for room where `waits`, and sends.
+    fn send(&self, thing: T, waits: bool) -> Result<(), TrySendError<T>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.receivers == 0 {
+                return Err(TrySendError::Disconnected(thing));
+            }
+            if state.queue.len() < self.count_max {
+                break;
+            }
+            if !waits {
+                return Err(TrySendError::Full(thing));
+            }
+            if self.taken.sleep(&mut state, None) == Wake::Death {
+                return Err(TrySendError::Disconnected(thing));
+            }
+        }
+        state.queue.push_back(thing);
+        drop(state);
+        self.sent.notify_one();
+        Ok(())
+    }
+
+    /// The next thing, if there is one.
+    fn take(&self, state: &mut State<T>) -> Result<T, TryRecvError> {
+        let none = if state.senders == 0 { TryRecvError::Disconnected } else { TryRecvError::Empty };
+        state.queue.pop_front().ok_or(none)
+    }
+
+    /// A thing was taken.
+    fn has_room(&self) {
+        if self.count_max < usize::MAX {
+            self.taken.notify_one();
+        }
     }
 }
 
 impl<T> Sender<T> {
     /// Waits for room, and sends.
     pub fn send(&self, thing: T) -> Result<(), SendError<T>> {
-        if self.number == 0 {
-            return self.inner.send(thing);
-        }
-        let mut thing = thing;
-        loop {
-            match self.try_send(thing) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Disconnected(thing)) => return Err(SendError(thing)),
-                Err(TrySendError::Full(back)) => thing = back,
-            }
-            let Some(simulator) = here() else { return Err(SendError(thing)) };
-            if simulator.wait(Some(Event::Taken(self.number)), None) == Wake::Death {
-                return Err(SendError(thing));
-            }
-        }
+        self.0.send(thing, true).map_err(|error| match error {
+            TrySendError::Full(thing) | TrySendError::Disconnected(thing) => SendError(thing),
+        })
     }
 
     /// Sends if there is room.
     pub fn try_send(&self, thing: T) -> Result<(), TrySendError<T>> {
-        self.inner.try_send(thing)?;
-        if self.number != 0 {
-            wake(Event::Given(self.number), false);
-        }
-        Ok(())
-    }
-}
-
-impl<T> Clone for Sender<T> {
-    fn clone(&self) -> Sender<T> {
-        Sender { inner: self.inner.clone(), number: self.number }
-    }
-}
-
-impl<T> Drop for Sender<T> {
-    fn drop(&mut self) {
-        if self.number != 0 {
-            // This may be the last sender. It is dropped before the receivers are woken, because they look
-            // whether one is left.
-            self.inner = crossbeam_channel::bounded(0).0;
-            wake(Event::Given(self.number), true);
-        }
+        self.0.send(thing, false)
     }
 }
 
 impl<T> Receiver<T> {
     /// Waits for a thing.
     pub fn recv(&self) -> Result<T, RecvError> {
-        match self.number {
-            0 => self.inner.recv(),
-            _ => self.take(None).map_err(|_| RecvError),
-        }
+        self.wait(None).map_err(|_| RecvError)
     }
 
     /// Waits for a thing, at most `longest`.
     pub fn recv_timeout(&self, longest: Duration) -> Result<T, RecvTimeoutError> {
-        match self.number {
-            0 => self.inner.recv_timeout(longest),
-            _ => self.take(here().map(|simulator| simulator.now().saturating_add(longest))),
-        }
+        self.wait(Instant::now().checked_add(longest))
     }
 
     /// Waits for a thing, at most until `until`.
     pub fn recv_deadline(&self, until: Instant) -> Result<T, RecvTimeoutError> {
-        match self.number {
-            0 => self.inner.recv_deadline(until.system()),
-            _ => self.take(Some(until.simulated())),
-        }
+        self.wait(Some(until))
     }
 
     /// The next thing, if there is one.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        let taken = self.inner.try_recv();
-        if self.number != 0 && taken.is_ok() && self.inner.capacity().is_some() {
-            wake(Event::Taken(self.number), false);
+        let mut state = self.0.state.lock();
+        let next = self.0.take(&mut state);
+        drop(state);
+        if next.is_ok() {
+            self.0.has_room();
         }
-        taken
+        next
+    }
+
+    fn wait(&self, until: Option<Instant>) -> Result<T, RecvTimeoutError> {
+        let mut state = self.0.state.lock();
+        let mut is_late = false;
+        loop {
+            match self.0.take(&mut state) {
+                Ok(thing) => {
+                    drop(state);
+                    self.0.has_room();
+                    return Ok(thing);
+                }
+                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) if is_late => return Err(RecvTimeoutError::Timeout),
+                Err(TryRecvError::Empty) => {}
+            }
+            match self.0.sent.sleep(&mut state, until) {
+                Wake::Event => {}
+                Wake::Time => is_late = true,
+                Wake::Death => return Err(RecvTimeoutError::Disconnected),
+            }
+        }
     }
 
     /// How many things are queued.
     pub fn len(&self) -> usize {
-        self.inner.len()
+        self.0.state.lock().queue.len()
     }
 
     /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
-        self.inner.is_empty()
+        self.len() == 0
     }
 
     /// Receives until the last sender is gone.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
+}
 
-    #[cold]
-    fn take(&self, until: Option<Duration>) -> Result<T, RecvTimeoutError> {
-        let Some(simulator) = here() else { return Err(RecvTimeoutError::Disconnected) };
-        let simulator: &dyn Simulator = &*simulator;
-        simulator.step();
-        loop {
-            match self.try_recv() {
-                Ok(thing) => return Ok(thing),
-                Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
-                Err(TryRecvError::Empty) => {}
-            }
-            match simulator.wait(Some(Event::Given(self.number)), until) {
-                Wake::Event => {}
-                Wake::Time => return self.try_recv().map_err(|_| RecvTimeoutError::Timeout),
-                Wake::Death => return Err(RecvTimeoutError::Disconnected),
-            }
-        }
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        self.0.state.lock().senders += 1;
+        Sender(self.0.clone())
     }
 }
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
-        Receiver { inner: self.inner.clone(), number: self.number }
+        self.0.state.lock().receivers += 1;
+        Receiver(self.0.clone())
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.senders -= 1;
+        let is_last = state.senders == 0;
+        drop(state);
+        if is_last {
+            self.0.sent.notify_all();
+        }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        if self.number != 0 {
-            self.inner = crossbeam_channel::never();
-            wake(Event::Taken(self.number), true);
+        let mut state = self.0.state.lock();
+        state.receivers -= 1;
+        // Nothing takes what is queued any more. It is dropped without the lock: its drop may send.
+        let left = if state.receivers == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
+        let is_last = state.receivers == 0;
+        drop(state);
+        if is_last {
+            self.0.taken.notify_all();
         }
+        drop(left);
     }
 }
 
@@ -192,5 +231,82 @@ impl<'a, T> IntoIterator for &'a Receiver<T> {
     type IntoIter = Box<dyn Iterator<Item = T> + 'a>;
     fn into_iter(self) -> Box<dyn Iterator<Item = T> + 'a> {
         Box::new(self.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const SOON: Duration = Duration::from_millis(30);
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn each_thing_reaches_one_receiver_in_order() {
+        let (sender, receiver) = unbounded();
+        let receivers: Vec<_> = (0..3)
+            .map(|_| receiver.clone())
+            .map(|receiver| thread::spawn(move || receiver.into_iter().collect::<Vec<u32>>()))
+            .collect();
+        drop(receiver);
+        let senders: Vec<_> = (0..4u32)
+            .map(|n| (n, sender.clone()))
+            .map(|(n, sender)| {
+                thread::spawn(move || (0..1000).for_each(|i| sender.send(n * 1000 + i).unwrap()))
+            })
+            .collect();
+        drop(sender);
+        senders.into_iter().for_each(|thread| thread.join().unwrap());
+        let received: Vec<Vec<u32>> = receivers.into_iter().map(|thread| thread.join().unwrap()).collect();
+        for one in &received {
+            for n in 0..4 {
+                let of_one: Vec<u32> = one.iter().copied().filter(|thing| thing / 1000 == n).collect();
+                assert!(of_one.is_sorted(), "{of_one:?}");
+            }
+        }
+        let mut all = received.concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..4000).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn a_full_channel_takes_more_when_something_was_taken() {
+        let (sender, receiver) = bounded(1);
+        sender.send(1).unwrap();
+        assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+        let late = thread::spawn(move || sender.send(2));
+        thread::sleep(SOON);
+        assert_eq!(receiver.recv(), Ok(1));
+        assert_eq!(receiver.recv_timeout(LONG), Ok(2));
+        late.join().unwrap().unwrap();
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+    }
+
+    #[test]
+    fn a_wait_ends_in_time_and_with_the_other_end() {
+        let (sender, receiver) = bounded::<u8>(1);
+        assert_eq!(receiver.recv_timeout(SOON), Err(RecvTimeoutError::Timeout));
+        assert_eq!(receiver.recv_deadline(Instant::now() + SOON), Err(RecvTimeoutError::Timeout));
+        let waits = thread::spawn(move || receiver.recv());
+        thread::sleep(SOON);
+        drop(sender);
+        assert_eq!(waits.join().unwrap(), Err(RecvError));
+        let (sender, receiver) = bounded(1);
+        sender.send(1).unwrap();
+        let waits = thread::spawn(move || sender.send(2));
+        thread::sleep(SOON);
+        drop(receiver);
+        assert_eq!(waits.join().unwrap(), Err(SendError(2)));
+    }
+
+    #[test]
+    fn what_nothing_takes_any_more_is_dropped_with_the_last_receiver() {
+        let (tell, told) = bounded::<()>(1);
+        let (sender, receiver) = unbounded();
+        sender.send(tell).unwrap();
+        drop(receiver);
+        assert_eq!(told.recv(), Err(RecvError), "the queued sender is gone");
+        assert!(sender.send(bounded(1).0).is_err());
     }
 }

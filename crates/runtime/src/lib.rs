@@ -1,7 +1,7 @@
 //! What Shoal's threads need from the system: locks, channels, threads, clocks and randomness.
 //!
-//! **Model.** The types are those of `parking_lot`, `crossbeam-channel` and `std`, with their names and
-//! meanings, as far as they are used here. On a thread that has [entered](simulator::enter) a
+//! **Model.** The types are those of `parking_lot` and `std`, with their names and meanings, as far as they
+//! are used here. On a thread that has [entered](simulator::enter) a
 //! [`simulator::Simulator`] they use that instead of the system. There, waiting for a lock, channel or
 //! condition lets other tasks of the simulation run, threads are tasks, time is virtual, and random numbers
 //! come from a seed. So servers and clients run unchanged in a simulation.

@@ -10,10 +10,6 @@ use std::time::Duration;
 pub enum Event {
     /// A notification of the condition variable at this address.
     Condition(usize),
-    /// A thing in the channel with this number.
-    Given(u64),
-    /// Room in the channel with this number.
-    Taken(u64),
     /// The end of the task with this number.
     End(u64),
 }
@@ -37,8 +33,6 @@ pub trait Simulator {
     fn wall(&self) -> Duration;
     /// A random number.
     fn random(&self) -> u64;
-    /// A number that was not returned before.
-    fn number(&self) -> u64;
     /// Starts a task on the same machine, and returns its number.
     fn spawn(&self, name: &str, run: Box<dyn FnOnce()>) -> u64;
     /// The number of the task that runs.

@@ -126,28 +126,31 @@ impl Condvar {
 
     /// Releases the lock, waits, and takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        match here() {
-            Some(simulator) => _ = self.wait_simulated(&*simulator, guard, None),
-            None => self.0.wait(guard),
-        }
+        self.sleep(guard, None);
     }
 
     /// Releases the lock, waits at most `longest`, and takes the lock again.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, longest: Duration) -> WaitTimeoutResult {
-        match here() {
-            Some(simulator) => {
-                let until = simulator.now().saturating_add(longest);
-                self.wait_simulated(&*simulator, guard, Some(until))
-            }
-            None => WaitTimeoutResult(self.0.wait_for(guard, longest).timed_out()),
-        }
+        WaitTimeoutResult(self.sleep(guard, Instant::now().checked_add(longest)) != Wake::Event)
     }
 
     /// Releases the lock, waits at most until `until`, and takes the lock again.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> WaitTimeoutResult {
-        match here() {
-            Some(simulator) => self.wait_simulated(&*simulator, guard, Some(until.simulated())),
-            None => WaitTimeoutResult(self.0.wait_until(guard, until.system()).timed_out()),
+        WaitTimeoutResult(self.sleep(guard, Some(until)) != Wake::Event)
+    }
+
+    /// Releases the lock, waits, at most until `until`, and takes the lock again. Returns why the wait ended.
+    pub(crate) fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, until: Option<Instant>) -> Wake {
+        match (here(), until) {
+            (Some(simulator), _) => self.wait_simulated(&*simulator, guard, until.map(Instant::simulated)),
+            (None, None) => {
+                self.0.wait(guard);
+                Wake::Event
+            }
+            (None, Some(until)) => match self.0.wait_until(guard, until.system()).timed_out() {
+                true => Wake::Time,
+                false => Wake::Event,
+            },
         }
     }
 
@@ -157,13 +160,12 @@ impl Condvar {
         simulator: &dyn Simulator,
         guard: &mut MutexGuard<'_, T>,
         until: Option<Duration>,
-    ) -> WaitTimeoutResult {
+    ) -> Wake {
         let mutex = MutexGuard::mutex(guard);
-        let woken = MutexGuard::unlocked(guard, || {
+        MutexGuard::unlocked(guard, || {
             let _free = UntilFree(simulator, mutex);
             simulator.wait(Some(self.event()), until)
-        });
-        WaitTimeoutResult(woken != Wake::Event)
+        })
     }
 }
 

@@ -41,6 +41,11 @@ impl Instant {
         self.0.checked_duration_since(earlier.0)
     }
 
+    /// A later instant, if the clock can represent it.
+    pub fn checked_add(&self, more: Duration) -> Option<Instant> {
+        self.0.checked_add(more).map(Instant)
+    }
+
     /// An earlier instant, if the clock can represent it.
     pub fn checked_sub(&self, less: Duration) -> Option<Instant> {
         self.0.checked_sub(less).map(Instant)

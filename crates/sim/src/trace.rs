@@ -17,6 +17,9 @@ pub const ENDED: &str = "the servers ended this mount's session";
 
 /// What a server logs when it ends the session of a silent client.
 const GIVEN_UP: &str = "ending a session whose client is silent";
+/// What a mount logs when a new leader has accepted its session. So a former leader that gave the session up
+/// did not end it.
+const RECLAIMED: &str = "reclaimed from a new metadata leader";
 
 /// What was logged in a world.
 #[derive(Default)]
@@ -27,7 +30,7 @@ pub struct Recorded {
     pub errors: Vec<String>,
     /// When mounts lost a session, by its number.
     pub ended: BTreeMap<u64, u64>,
-    /// When servers ended a silent session.
+    /// When servers gave up a silent session that no later leader has accepted.
     pub given_up: BTreeMap<u64, u64>,
     /// How often a replica has fetched its state from another.
     pub snapshots: u64,
@@ -117,6 +120,8 @@ impl State {
                 told.ended.entry(session).or_insert(now);
             } else if said.starts_with(GIVEN_UP) {
                 told.given_up.entry(session).or_insert(now);
+            } else if said.starts_with(RECLAIMED) {
+                told.given_up.remove(&session);
             }
         }
     }

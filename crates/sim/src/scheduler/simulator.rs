@@ -25,12 +25,6 @@ impl Simulator for Scheduler {
         self.inner.borrow_mut().rng.random()
     }
 
-    fn number(&self) -> u64 {
-        let mut inner = self.inner.borrow_mut();
-        inner.numbers += 1;
-        inner.numbers
-    }
-
     fn spawn(&self, name: &str, run: Run) -> u64 {
         let machine = {
             let inner = self.inner.borrow();

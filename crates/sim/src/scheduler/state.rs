@@ -86,11 +86,9 @@ pub(super) fn mix(digest: u64, value: u64) -> u64 {
 pub(super) fn key(event: Event) -> u64 {
     let (kind, number) = match event {
         Event::Condition(at) => (0, at as u64),
-        Event::Given(number) => (1, number),
-        Event::Taken(number) => (2, number),
-        Event::End(task) => (3, task),
+        Event::End(task) => (1, task),
     };
-    number << 2 | kind
+    number << 1 | kind
 }
 
 impl Inner {
