@@ -21,12 +21,22 @@ const COMMANDS: &[(&str, &str)] = &[
     ("statedump", "`shoal dump` prints what a server holds, `shoal dump MOUNTPOINT` what a mount holds"),
 ];
 
-/// The answer to a command line that names such a command.
+/// Words after a command of GlusterFS that exists here, by the word, and what to do instead.
+const WORDS: &[(&str, &str)] = &[(
+    "fix-layout",
+    "there are no layouts: new files use added bricks at once, and `shoal volume rebalance NAME start` moves blocks",
+)];
+
+/// The answer to a command line that names such a command or word.
 pub fn answer(error: &clap::Error) -> Option<String> {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let (name, instead) = COMMANDS.iter().find(|(name, _)| name == word)?;
-    let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
-    is_unknown.then(|| format!("{name} is a command of GlusterFS: {instead}"))
+    let (kind, table, what) = match error.kind() {
+        ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, COMMANDS, "a command"),
+        ErrorKind::InvalidValue => (ContextKind::InvalidValue, WORDS, "a word"),
+        _ => return None,
+    };
+    let Some(ContextValue::String(word)) = error.get(kind) else { return None };
+    let (name, instead) = table.iter().find(|(name, _)| name == word)?;
+    Some(format!("{name} is {what} of GlusterFS: {instead}"))
 }
 
 #[cfg(test)]
@@ -41,6 +51,9 @@ mod tests {
         let quota = said("shoal volume quota web limit-usage /d 1GB").expect("an answer");
         assert!(quota.starts_with("quota is a command of GlusterFS: there are no quotas"), "{quota}");
         assert!(said("shoal snapshot create s1 web").is_some());
+        let layout = said("shoal volume rebalance web fix-layout start").expect("an answer");
+        assert!(layout.starts_with("fix-layout is a word of GlusterFS: there are no layouts"), "{layout}");
+        assert_eq!(said("shoal volume rebalance web begin"), None);
         assert_eq!(said("shoal volume strat web"), None, "a misspelt command of our own");
         assert_eq!(said("shoal volume start"), None);
     }

@@ -22,7 +22,7 @@ pub struct Scheme {
     /// A directory or a file on a mounted volume
     path: PathBuf,
     /// As for `volume convert`; auto: as the directory above, or the volume. Left out: show the scheme
-    #[arg(value_name = "WORDS")]
+    #[arg(value_name = "WHAT")]
     words: Vec<String>,
     #[command(flatten)]
     local: Local,

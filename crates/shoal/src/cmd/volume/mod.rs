@@ -106,7 +106,7 @@ pub struct Volume {
 #[derive(Debug, Args)]
 struct Words {
     /// In this order, as the usage shows
-    #[arg(required = true, value_name = "WORDS")]
+    #[arg(required = true, value_name = "WHAT")]
     words: Vec<String>,
 }
 
