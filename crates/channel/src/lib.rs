@@ -6,6 +6,8 @@
 //! [`Transport`] says which. Each request is decoded in place, and passed to one method of a [`Filesystem`]
 //! together with its reply object. The reply may be sent later, from any thread.
 //!
+//! A [`LocalConnection`] takes requests from this process instead, for simulations.
+//!
 //! **Assumes** that the caller has mounted the device (mount(2)).
 //!
 //! **Promises.** A request gets exactly one reply: one that is dropped is answered with `EIO`. A malformed
@@ -17,6 +19,7 @@
 pub mod abi;
 mod device;
 mod filesystem;
+mod local;
 mod reply;
 mod request;
 mod ring;
@@ -26,9 +29,10 @@ mod types;
 pub use abi::{InitFlags, OpenFlags, WriteFlags};
 pub use device::{clone_device, open_device};
 pub use filesystem::{Filesystem, Offer, Refused, Settings};
+pub use local::LocalConnection;
 pub use reply::{
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, absent,
+    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPath, ReplyStatfs, ReplyWrite, ReplyXattr, absent,
 };
 pub use request::{
     CopyFileRange, Fallocate, Ioctl, LockRequest, Make, Read, Request, SetAttr, SetXattr, Write,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// The connection over which replies are sent to the kernel.
-pub(crate) trait ReplyPath: Send + Sync {
+pub trait ReplyPath: Send + Sync {
     /// Replies to a request with an errno, negated, or with data.
     fn reply(&self, unique: Unique, error: i32, data: &[IoSlice<'_>]) -> io::Result<()>;
 }

@@ -108,7 +108,7 @@ impl<F: Filesystem> Session<F> {
                 }
             };
             init.flags.set(InitFlags::OVER_IO_URING, is_used);
-            match answer(&device, request.unique(), &init, &mut filesystem)? {
+            match answer(&*device, request.unique(), &init, &mut filesystem)? {
                 Some(chosen) => break chosen,
                 None => continue,
             }
@@ -225,8 +225,8 @@ fn take_requests(
 }
 
 /// Answers an INIT. `None`: the kernel is to send another one, with our major version.
-fn answer(
-    device: &Device,
+pub(crate) fn answer(
+    path: &dyn ReplyPath,
     unique: Unique,
     init: &Init,
     filesystem: &mut impl Filesystem,
@@ -234,7 +234,7 @@ fn answer(
     let (major, minor) = (abi::MAJOR, abi::MINOR);
     if init.version.0 > major {
         let only = abi::InitOut { major, minor, ..Default::default() };
-        device.reply(unique, 0, &[IoSlice::new(only.as_bytes())])?;
+        path.reply(unique, 0, &[IoSlice::new(only.as_bytes())])?;
         return Ok(None);
     }
     let offer = Offer { version: init.version, flags: init.flags - InitFlags::INIT_EXT };
@@ -251,7 +251,7 @@ fn answer(
     let settings = match chosen {
         Ok(settings) => settings,
         Err(why) => {
-            device.reply(unique, -libc::EPROTO, &[])?;
+            path.reply(unique, -libc::EPROTO, &[])?;
             return Err(why);
         }
     };
@@ -273,7 +273,7 @@ fn answer(
         max_pages: largest.div_ceil(PAGE_BYTES) as u16,
         ..Default::default()
     };
-    device.reply(unique, 0, &[IoSlice::new(out.as_bytes())])?;
+    path.reply(unique, 0, &[IoSlice::new(out.as_bytes())])?;
     let payload_bytes = (u32::from(out.max_pages) * PAGE_BYTES).max(out.max_write).max(PAYLOAD_BYTES_MIN);
     Ok(Some((settings, payload_bytes as usize)))
 }

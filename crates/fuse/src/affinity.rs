@@ -10,6 +10,7 @@
 
 use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;
+use shoal_runtime::simulator::is_entered;
 use std::mem::{size_of, zeroed};
 use std::sync::OnceLock;
 
@@ -74,7 +75,8 @@ impl Affinity {
     /// The current thread has read a request of thread `tid`, which waits for the reply; `bytes` is the size
     /// of the data to move.
     pub(crate) fn record_request(&mut self, tid: u32, bytes: usize) {
-        if *self.is_bound.get_or_insert_with(is_bound) {
+        // A thread of a simulation has no processor.
+        if *self.is_bound.get_or_insert_with(|| is_entered() || is_bound()) {
             return;
         }
         self.large = if bytes <= SMALL_BYTES_MAX { 0 } else { self.large.saturating_add(1) };

@@ -3,9 +3,9 @@
 
 use shoal_channel::Request;
 use shoal_client::Caller;
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 use std::fmt;
-use std::time::Instant;
 
 macro_rules! ops {
     ($($op:ident = $name:literal,)*) => {

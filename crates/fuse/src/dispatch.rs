@@ -10,6 +10,7 @@ pub(crate) use pending::Pending;
 
 use crate::context::Context;
 use crate::handle;
+use crate::host::HostRef;
 use crate::invalidate::Invalidator;
 use crate::limits::LOCK_THREADS;
 use crate::locks::{LockScope, Locks};
@@ -35,6 +36,7 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     pub(crate) fn start(
         client: Arc<Client>,
+        host: &HostRef,
         slow_threads: usize,
         locks: LockScope,
         root: InodeId,
@@ -43,7 +45,7 @@ impl Dispatcher {
         let locks = Locks::new(locks);
         let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
         let nodes = Arc::new(NodeIds::new(root));
-        let invalidator = Invalidator::new(&client, &nodes);
+        let invalidator = Invalidator::new(&client, &nodes, host);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
         let running = Running::new(slow_operation);
         running.start()?;

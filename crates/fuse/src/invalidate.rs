@@ -56,34 +56,33 @@ use crate::affinity;
 use crate::answer;
 use crate::context::{Holds, Write};
 use crate::dir_activity::DirActivity;
+use crate::host::{Dropped, Host, HostRef};
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use crate::nodeid_alias::NodeIds;
-use crate::notify::{Dropped, Notifications};
 use crate::stopped::{Deadline, Watch};
 use dentry_updates::DentryUpdates;
 use dir_attr_race::DirAttrRace;
 use getattr_inflight::Waiting;
 use pages::Pages;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use shoal_client::{Client, KernelCache, Stale};
+use shoal_runtime::sync::{Condvar, Mutex, unlocked};
+use shoal_runtime::thread::Builder;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{Errno, FileKind, Inode, InodeId};
-use size::{Place, SizeChecks};
+use size::SizeChecks;
 use size_barrier::SizeBarrier;
 use state::{Notice, State, Step};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, OnceLock, Weak};
-use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
 
 /// Numbers of invalidations that the kernel was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -111,10 +110,9 @@ pub(crate) struct Invalidator {
     me: Weak<Invalidator>,
     client: Weak<Client>,
     nodes: Arc<NodeIds>,
-    /// The connection for notifications, once the mount has begun.
-    kernel: OnceLock<Notifications>,
-    /// The mount point, once programs can use it.
-    place: OnceLock<Place>,
+    host: HostRef,
+    /// The mount has begun: before that the kernel has cached nothing.
+    has_begun: AtomicBool,
     size_checks: SizeChecks,
     size_barrier: SizeBarrier,
     deadline: Deadline,
@@ -136,45 +134,47 @@ pub(crate) struct Invalidator {
 }
 
 impl Invalidator {
-    pub(crate) fn new(client: &Arc<Client>, nodes: &Arc<NodeIds>) -> Arc<Invalidator> {
+    pub(crate) fn new(client: &Arc<Client>, nodes: &Arc<NodeIds>, host: &HostRef) -> Arc<Invalidator> {
         Arc::new_cyclic(|me| Invalidator {
             me: me.clone(),
             client: Arc::downgrade(client),
             nodes: nodes.clone(),
-            kernel: OnceLock::new(),
-            place: OnceLock::new(),
+            host: host.clone(),
+            has_begun: AtomicBool::new(false),
             size_checks: SizeChecks::default(),
-            size_barrier: SizeBarrier::default(),
+            size_barrier: SizeBarrier::new(host),
             deadline: Deadline::default(),
-            name_changes: DentryUpdates::default(),
-            listings: DentryUpdates::default(),
+            name_changes: DentryUpdates::new(host),
+            listings: DentryUpdates::new(host),
             dir_attr_race: DirAttrRace::new(),
             busy: DirActivity::new(),
             drops_at_all: AtomicBool::new(false),
             skips: AtomicU64::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(State::new(host)),
             work: Condvar::new(),
             news: Condvar::new(),
             counts: Counts::default(),
         })
     }
 
-    /// The mount begins; `conversation` is its open `/dev/fuse`. Before that the kernel has cached nothing.
-    pub(crate) fn begin(&self, conversation: &File) -> io::Result<()> {
-        let notifications = Notifications::of(conversation)?;
-        self.kernel.get_or_init(|| notifications);
-        Ok(())
+    /// The mount begins. Before that the kernel has cached nothing.
+    pub(crate) fn begin(&self) {
+        self.has_begun.store(true, SeqCst);
+    }
+
+    /// The kernel, once the mount has begun.
+    fn kernel(&self) -> Option<&dyn Host> {
+        self.has_begun.load(SeqCst).then_some(&*self.host)
+    }
+
+    /// The kernel, with the states of threads.
+    pub(crate) fn host(&self) -> &dyn Host {
+        &*self.host
     }
 
     /// The descriptors for the guard process: see [`stopped`](crate::stopped).
-    pub(crate) fn watch(&self) -> io::Result<Watch> {
-        let kernel = self.kernel.get().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(Watch { kernel: kernel.file().try_clone()?, deadline: self.deadline.file()? })
-    }
-
-    /// Programs can use the mount from now on, at this mount point.
-    pub(crate) fn is_at(&self, mountpoint: PathBuf, device: String) {
-        self.place.get_or_init(|| Place::new(mountpoint, device));
+    pub(crate) fn watch(&self, kernel: File) -> io::Result<Watch> {
+        Ok(Watch { kernel, deadline: self.deadline.file()? })
     }
 
     pub(crate) fn drops(&self) -> Drops {
@@ -280,7 +280,7 @@ impl Invalidator {
             if ended || waiting.is_over() {
                 return;
             }
-            std::thread::sleep(ATTRIBUTES_LOOK_EVERY);
+            shoal_runtime::thread::sleep(ATTRIBUTES_LOOK_EVERY);
         }
     }
 
@@ -318,7 +318,7 @@ impl Invalidator {
         if by.is_some() && dirs.iter().any(|dir| aliased.contains(dir)) {
             self.outdate();
         }
-        if let Some(kernel) = self.kernel.get() {
+        if let Some(kernel) = self.kernel() {
             for node in aliased {
                 // Offset 0 invalidates the pages of a listing as well.
                 if let Err(error) = kernel.inode(node, 0, 0) {
@@ -361,7 +361,7 @@ impl Invalidator {
     /// Invalidates the attributes of an inode. The kernel then ignores attributes of requests that it sent
     /// before.
     fn attributes_changed(&self, ino: InodeId) {
-        let Some(kernel) = self.kernel.get() else { return };
+        let Some(kernel) = self.kernel() else { return };
         for node in self.nodes.of(ino) {
             if let Err(error) = kernel.attributes(node) {
                 tracing::error!(%error, %ino, "the kernel refuses to invalidate the attributes of a changed inode");
@@ -423,7 +423,7 @@ impl Invalidator {
 
     /// Sends notifications, and waits until the kernel's cache answers nothing of their objects any more.
     fn send(&self, notices: &[Notice]) {
-        if self.kernel.get().is_none() {
+        if self.kernel().is_none() {
             return;
         }
         for chunk in notices.chunks(DROPS_AT_ONCE_MAX) {
@@ -449,7 +449,7 @@ impl Invalidator {
                 return state.abandon(batch);
             }
             if state.unblock(batch) {
-                MutexGuard::unlocked(&mut state, || self.outdate());
+                unlocked(&mut state, || self.outdate());
                 state.outdated(batch);
                 continue;
             }
@@ -464,7 +464,7 @@ impl Invalidator {
     /// Outdates all names by `INC_EPOCH`. Never waits.
     fn outdate(&self) {
         self.counts.epochs.fetch_add(1, SeqCst);
-        if let Some(Err(error)) = self.kernel.get().map(Notifications::epoch) {
+        if let Some(Err(error)) = self.kernel().map(Host::epoch) {
             tracing::error!(%error, "the kernel refuses INC_EPOCH: programs may see outdated names");
         }
     }
@@ -489,21 +489,21 @@ impl Invalidator {
     }
 
     fn work(&self) {
-        let Some(kernel) = self.kernel.get() else { return };
-        kernel.keep_nothing_else();
+        let Some(kernel) = self.kernel() else { return };
+        kernel.keep_nothing_else(true);
         affinity::everywhere();
-        let tid = nix::unistd::gettid().as_raw();
+        let tid = kernel.current() as i32;
         let mut state = self.state.lock();
         while !state.ended {
             match state.step(tid) {
                 Step::Tell(id, notice) => {
-                    MutexGuard::unlocked(&mut state, || self.tell(kernel, id, &notice));
+                    unlocked(&mut state, || self.tell(kernel, id, &notice));
                     if state.done(id) {
                         self.news.notify_all();
                     }
                 }
                 Step::Outdate(batch) => {
-                    MutexGuard::unlocked(&mut state, || self.outdate());
+                    unlocked(&mut state, || self.outdate());
                     if let Some(batch) = batch {
                         state.outdated(batch);
                     }
@@ -525,7 +525,7 @@ impl Invalidator {
     }
 
     /// Sends the kernel one notification. May block.
-    fn tell(&self, kernel: &Notifications, id: u64, notice: &Notice) {
+    fn tell(&self, kernel: &dyn Host, id: u64, notice: &Notice) {
         match notice {
             Notice::Entry { dir, name } => {
                 self.counts.names.fetch_add(1, Relaxed);
@@ -543,7 +543,7 @@ impl Invalidator {
         }
     }
 
-    fn tell_node(&self, kernel: &Notifications, id: u64, ino: InodeId, pages: Pages) {
+    fn tell_node(&self, kernel: &dyn Host, id: u64, ino: InodeId, pages: Pages) {
         let (offset, len) = pages.bytes();
         self.wait_for_getattrs(ino);
         let (begun, whole) = {
@@ -567,7 +567,7 @@ impl Invalidator {
     }
 
     /// Invalidates an inode under all its node ids. Returns whether the kernel knew it.
-    fn drop_node(&self, kernel: &Notifications, ino: InodeId, offset: i64, len: i64) -> bool {
+    fn drop_node(&self, kernel: &dyn Host, ino: InodeId, offset: i64, len: i64) -> bool {
         let start = Instant::now();
         loop {
             let mut told = Ok(Dropped::Unknown);
@@ -581,7 +581,7 @@ impl Invalidator {
                 // Either the kernel is evicting the inode, or a reply that introduces it is in flight (hazard
                 // 6).
                 Ok(Dropped::Unknown) if self.may_arrive(ino) && start.elapsed() < ARRIVAL_WAIT => {
-                    std::thread::sleep(ARRIVAL_LOOK_EVERY);
+                    shoal_runtime::thread::sleep(ARRIVAL_LOOK_EVERY);
                 }
                 Ok(Dropped::Unknown) => return false,
                 Err(error) => {

@@ -19,9 +19,9 @@
 
 use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
-use parking_lot::{Condvar, Mutex};
 use shoal_channel::{FileHandle, Unique};
 use shoal_client::{Client, Lock, LockWait};
+use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_types::InodeId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use crate::affinity;
 use crate::dispatch::Dispatcher;
 use crate::filesystem::Filesystem;
+use crate::host::{HostRef, Machine};
 use crate::hot::{HotBy, HotInode};
 use crate::kernel;
 use crate::limits;
@@ -158,6 +159,7 @@ pub struct Mounted {
     mountpoint: PathBuf,
     /// Device number of the mount, which tells it from other mounts at the same place.
     device: String,
+    machine: Arc<Machine>,
     shared: Arc<Shared>,
     end: Arc<End>,
     session: Mutex<Option<JoinHandle<()>>>,
@@ -178,10 +180,18 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         kernel::cache_nothing();
     }
     let device = shoal_channel::open_device().map_err(MountError::Device)?;
+    let machine = Arc::new(Machine::default());
     let slow_threads = options.slow_threads.max(1);
     let MountOptions { locks, root, slow_operation, .. } = options;
-    let dispatcher = Dispatcher::start(client.clone(), slow_threads, locks, root, slow_operation)
-        .map_err(MountError::Session)?;
+    let dispatcher = Dispatcher::start(
+        client.clone(),
+        &HostRef::new(machine.clone()),
+        slow_threads,
+        locks,
+        root,
+        slow_operation,
+    )
+    .map_err(MountError::Session)?;
     let shared = dispatcher.shared().clone();
     if !options.statistics {
         shared.counters.stop();
@@ -191,17 +201,19 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         allow_uring(options.transport).map_err(MountError::Session)?;
     }
     attach(&device, &mountpoint, &options)?;
-    shared
-        .invalidator
+    machine
         .begin(&device)
         .map_err(MountError::Session)
-        .inspect(|()| client.set_kernel(shared.invalidator.clone()))
+        .inspect(|()| {
+            shared.invalidator.begin();
+            client.set_kernel(shared.invalidator.clone());
+        })
         .and_then(|()| shared.invalidator.bound_references(options.inodes_max).map_err(MountError::Session))
         .and_then(|()| start(dispatcher, device, &mountpoint, &options))
         .map(|(device, end, session)| {
-            shared.invalidator.is_at(mountpoint.clone(), device.clone());
+            machine.is_at(mountpoint.clone(), device.clone());
             let (mountpoint, session) = (mountpoint.clone(), Mutex::new(Some(session)));
-            Mounted { mountpoint, device, shared: shared.clone(), end, session }
+            Mounted { mountpoint, device, machine: machine.clone(), shared: shared.clone(), end, session }
         })
         .inspect_err(|_| {
             let _ = nix::mount::umount2(&mountpoint, MntFlags::MNT_DETACH);
@@ -308,7 +320,7 @@ impl Mounted {
     /// The descriptors with which the guard process invalidates the kernel's cache if this process is
     /// stopped.
     pub fn watch(&self) -> io::Result<Watch> {
-        self.shared.invalidator.watch()
+        self.shared.invalidator.watch(self.machine.device()?)
     }
 
     /// The kernel's cache of this mount, to invalidate what other clients change. The client has it already.

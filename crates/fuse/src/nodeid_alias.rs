@@ -23,12 +23,12 @@
 //! well.
 
 use crate::limits::{ALIASES_MAX, ARRIVAL_AGAIN_MAX, ARRIVALS_MAX};
-use parking_lot::Mutex;
 use shoal_channel::NodeId;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Instant;
 
 /// The alias number is in the bits above the inode number.
 const ALIAS_SHIFT: u32 = 48;
@@ -119,7 +119,7 @@ impl Aliases {
 struct State {
     arrivals: Vec<Arrival>,
     again: Vec<Again>,
-    aliases: HashMap<InodeId, Aliases>,
+    aliases: BTreeMap<InodeId, Aliases>,
 }
 
 impl State {

@@ -26,7 +26,8 @@ const HEADER_BYTES: usize = 16;
 
 /// The outcome of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dropped {
+pub enum Dropped {
+    /// The kernel has invalidated it.
     Yes,
     /// The kernel did not know the object.
     Unknown,

@@ -1,8 +1,8 @@
 //! A lossy hash table of fixed size, keyed by directory, with a clock for its entries. Directories with the
 //! same slot share one entry.
 
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
-use std::time::Instant;
 
 /// A table of places. Times are milliseconds that fit 32 bits, so that a place can be a number: `time <<
 /// TID_BITS | tid`.

@@ -8,13 +8,13 @@
 
 use crate::context::{Context, Op};
 use crate::limits::{SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW_LOOK_EVERY_MAX, SLOW_LOOK_EVERY_MIN};
-use parking_lot::{Condvar, Mutex};
 use shoal_client::{Hop, Trace};
 use shoal_runtime::log_limit::LogLimit;
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::{Builder, JoinHandle};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// The requests that wait.

@@ -13,8 +13,8 @@
 use crate::context::{Context, Holds, Op};
 use crate::limits::{DRAIN_WAIT, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS};
 use shoal_runtime::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use shoal_runtime::thread::{Builder, JoinHandle};
 use std::io;
-use std::thread::{Builder, JoinHandle};
 
 /// The closure that answers a request.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -163,7 +163,7 @@ impl SlowPool {
     /// The submitter has to bound the queue.
     fn start(lane: &str, threads: usize) -> io::Result<SlowPool> {
         let (queue, jobs) = unbounded::<Job>();
-        let (ends, ended) = bounded::<()>(0);
+        let (ends, ended) = bounded::<()>(1);
         let mut pool = SlowPool { queue: Some(queue), jobs, threads: Vec::with_capacity(threads), ended };
         for n in 0..threads {
             let (jobs, ends) = (pool.jobs.clone(), ends.clone());

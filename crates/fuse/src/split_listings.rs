@@ -1,7 +1,7 @@
 //! Listings that continue between two names with one cookie.
 
 use crate::limits::SPLIT_LISTINGS_MAX;
-use parking_lot::Mutex;
+use shoal_runtime::sync::Mutex;
 use shoal_types::InodeId;
 use std::collections::HashMap;
 

@@ -39,7 +39,7 @@ pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
 
 /// The state of a thread at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Thread {
+pub struct Thread {
     /// It sleeps: it neither runs nor waits for a processor.
     pub sleeps: bool,
     /// For how long it has run so far.
@@ -116,7 +116,7 @@ pub(crate) fn reads(tid: u32, ino: InodeId) -> bool {
 
 /// A call that may write to an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Writing {
+pub struct Writing {
     /// The file was opened with `O_APPEND`.
     pub appends: bool,
 }

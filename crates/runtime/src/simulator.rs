@@ -74,6 +74,12 @@ impl Drop for Entered {
     }
 }
 
+/// Whether this thread is in a simulation.
+#[inline]
+pub fn is_entered() -> bool {
+    here().is_some()
+}
+
 /// The simulation that this thread is in.
 #[inline]
 pub(crate) fn here() -> Option<Rc<dyn Simulator>> {

@@ -71,6 +71,20 @@ impl<T> RwLock<T> {
     }
 }
 
+/// Releases a lock while something runs, and takes it again.
+pub fn unlocked<T, U>(guard: &mut MutexGuard<'_, T>, run: impl FnOnce() -> U) -> U {
+    match here() {
+        Some(simulator) => {
+            let mutex = MutexGuard::mutex(guard);
+            MutexGuard::unlocked(guard, || {
+                let _free = UntilFree(&*simulator, mutex);
+                run()
+            })
+        }
+        None => MutexGuard::unlocked(guard, run),
+    }
+}
+
 fn wait_for<G>(simulator: &dyn Simulator, attempt: impl Fn() -> Option<G>) -> G {
     simulator.step();
     loop {

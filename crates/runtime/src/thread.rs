@@ -6,6 +6,24 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 
+/// Names a running thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadId(Id);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Id {
+    System(std::thread::ThreadId),
+    Simulated(u64),
+}
+
+/// The calling thread.
+pub fn current() -> ThreadId {
+    ThreadId(match here() {
+        Some(simulator) => Id::Simulated(simulator.current()),
+        None => Id::System(std::thread::current().id()),
+    })
+}
+
 /// Starts a thread, with a name.
 pub struct Builder {
     name: String,

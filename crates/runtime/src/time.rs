@@ -1,7 +1,7 @@
 //! Clocks.
 
 use crate::simulator::here;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::sync::OnceLock;
 pub use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -72,6 +72,12 @@ impl Add<Duration> for Instant {
 impl AddAssign<Duration> for Instant {
     fn add_assign(&mut self, more: Duration) {
         self.0 += more;
+    }
+}
+
+impl SubAssign<Duration> for Instant {
+    fn sub_assign(&mut self, less: Duration) {
+        self.0 -= less;
     }
 }
 

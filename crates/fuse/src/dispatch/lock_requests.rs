@@ -12,9 +12,9 @@ use shoal_channel::{
     FileHandle, LockOwner, LockRequest, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
 };
 use shoal_client::{Client, Failure, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait, Wait};
+use shoal_runtime::thread::Builder;
 use shoal_types::{Errno, InodeId};
 use std::sync::Arc;
-use std::thread::Builder;
 
 /// The requested lock of a file. To unlock, the kind does not matter.
 fn requested(ino: InodeId, wanted: &LockRequest) -> Result<Lock, Errno> {

@@ -3,10 +3,10 @@
 use super::Pending;
 use crate::answer;
 use crate::context::{Holds, Write};
+use crate::host::Writing;
 use crate::kernel::ENOMEM;
 use crate::mount_state::{Attempt, Shared};
 use crate::slow::Lane;
-use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
 use shoal_channel::{ReplyWrite, ReplyXattr};
 use shoal_client::{Failure, Reply, Wait};
@@ -76,7 +76,7 @@ impl Pending<'_, ReplyXattr> {
             move |attempt: Attempt<'_>, (): &()| attempt.client().getxattr(attempt.wait, ino, CAPABILITY);
         let answer = |reply, value| answer::sized(reply, 0, value);
         let Shared { client, invalidator, .. } = &**self.shared();
-        let writing = || Writing::of(thread);
+        let writing = || invalidator.host().writing(thread);
         let known = invalidator.was_dropped(ino).then(writing);
         let waits =
             known != Some(None) && client.acquire_write_permit(Wait::Never, ino) == Err(Failure::WouldBlock);

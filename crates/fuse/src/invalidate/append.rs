@@ -13,13 +13,13 @@
 
 use super::getattr_inflight::Looker;
 use super::{Invalidator, whole};
+use crate::host::HostRef;
 use crate::limits::{APPEND_WAIT_MAX, ATTRIBUTES_LOOK_EVERY, LOOK_WAIT_MAX, READERS_KEPT_MAX};
-use crate::thread::reads;
+use shoal_runtime::channel::{Receiver, RecvTimeoutError, bounded};
+use shoal_runtime::thread::Builder;
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
-use std::collections::{HashSet, VecDeque};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::Builder;
-use std::time::Instant;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A thread that has read a recently invalidated file.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ struct Waited {
 }
 
 impl Waited {
-    fn now(tid: u32) -> Waited {
-        Waited { looker: Looker::now(tid), probe: None }
+    fn now(host: &HostRef, tid: u32) -> Waited {
+        Waited { looker: Looker::now(host, tid), probe: None }
     }
 
     /// Whether the thread sleeps in a read of the file. Also true as long as that is not known.
@@ -74,8 +74,11 @@ impl Waited {
     /// Another thread reads `/proc/TID/syscall`, because that takes `exec_update_lock`. execve(2) holds this
     /// lock while it closes files, and there it may wait for any mount, this one included.
     fn is_about_to_read(&mut self, ino: InodeId) -> bool {
-        let tid = self.looker.tid;
-        let probe = self.probe.get_or_insert_with(|| probe(move || reads(tid, ino)));
+        let (tid, host) = (self.looker.tid, &self.looker.host);
+        let probe = self.probe.get_or_insert_with(|| {
+            let host = host.clone();
+            probe(move || host.reads(tid, ino))
+        });
         let outcome = probe.recv_timeout(ATTRIBUTES_LOOK_EVERY);
         if outcome != Err(RecvTimeoutError::Timeout) {
             self.probe = None;
@@ -86,7 +89,7 @@ impl Waited {
 
 /// Answers a question on a thread of its own.
 fn probe(question: impl FnOnce() -> bool + Send + 'static) -> Receiver<bool> {
-    let (tell, answer) = channel();
+    let (tell, answer) = bounded(1);
     let ask = move || tell.send(question()).unwrap_or_default();
     if let Err(error) = Builder::new().name("probe".into()).spawn(ask) {
         tracing::debug!(%error, "cannot start a thread to read the state of a reader");
@@ -123,9 +126,9 @@ impl Invalidator {
     /// false if that took too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
         let state = self.state.lock();
-        let threads: HashSet<u32> = state.getattrs.threads(ino).chain(state.readers.threads(ino)).collect();
+        let threads: BTreeSet<u32> = state.getattrs.threads(ino).chain(state.readers.threads(ino)).collect();
         drop(state);
-        let mut waited: Vec<Waited> = threads.into_iter().map(Waited::now).collect();
+        let mut waited: Vec<Waited> = threads.into_iter().map(|tid| Waited::now(&self.host, tid)).collect();
         loop {
             let state = self.state.lock();
             let (is_read, ended) = (state.is_read(ino), state.ended);
@@ -143,7 +146,7 @@ impl Invalidator {
             if begun.elapsed() >= APPEND_WAIT_MAX {
                 return false;
             }
-            std::thread::sleep(ATTRIBUTES_LOOK_EVERY);
+            shoal_runtime::thread::sleep(ATTRIBUTES_LOOK_EVERY);
         }
     }
 }
@@ -157,9 +160,9 @@ mod tests {
 
     #[test]
     fn reader_whose_state_cannot_be_read_does_not_block_the_writer() {
-        let (release, held) = channel::<()>();
+        let (release, held) = std::sync::mpsc::channel::<()>();
         let hung = probe(move || held.recv().is_ok());
-        let mut waited = Waited { probe: Some(hung), ..Waited::now(std::process::id()) };
+        let mut waited = Waited { probe: Some(hung), ..Waited::now(&HostRef::default(), std::process::id()) };
         assert!(waited.is_about_to_read(FILE) && waited.is_about_to_read(FILE), "it may read");
         assert!(waited.probe.is_some(), "one probe is enough");
         drop(release);

@@ -3,7 +3,7 @@
 
 use super::{Asking, Invalidator};
 use crate::answer;
-use crate::thread::Thread;
+use crate::host::Thread;
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl AttributesAsked {
         }
         self.has_content = inode.as_ref().is_ok_and(|inode| inode.kind == FileKind::Regular);
         if self.has_content && invalidator.was_dropped(ino) {
-            self.before = Thread::look_at(self.tid);
+            self.before = self.invalidator.host.look_at(self.tid);
         }
         answer(inode);
         drop(self);

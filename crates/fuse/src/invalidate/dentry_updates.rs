@@ -12,12 +12,13 @@
 use super::Invalidator;
 use super::getattr_inflight::Looker;
 use crate::context::Holds;
+use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
-use parking_lot::Mutex;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
 
 #[derive(Clone, Copy, Debug)]
 struct Change {
@@ -31,7 +32,10 @@ struct Change {
 
 /// The last call of each thread that changed or listed names, oldest first.
 #[derive(Default, Debug)]
-pub(super) struct DentryUpdates(Mutex<Changes>);
+pub(super) struct DentryUpdates {
+    host: HostRef,
+    changes: Mutex<Changes>,
+}
 
 #[derive(Default, Debug)]
 struct Changes {
@@ -59,14 +63,19 @@ impl Changes {
 }
 
 impl DentryUpdates {
+    /// Of a mount on this host.
+    pub(super) fn new(host: &HostRef) -> DentryUpdates {
+        DentryUpdates { host: host.clone(), changes: Mutex::default() }
+    }
+
     /// A thread has changed names in these directories or has listed one, and is about to be answered.
     pub(super) fn is_about_to_be_answered(&self, dirs: [InodeId; 2], by: u32) {
-        self.0.lock().is_about_to_be_answered(dirs, by);
+        self.changes.lock().is_about_to_be_answered(dirs, by);
     }
 
     /// The change was answered.
     pub(super) fn is_answered(&self, dirs: [InodeId; 2], by: u32) {
-        self.0.lock().is_answered(dirs, by);
+        self.changes.lock().is_answered(dirs, by);
     }
 
     /// Whether a thread may be about to handle a reply about these directories.
@@ -75,7 +84,7 @@ impl DentryUpdates {
     }
 
     fn all(&self) -> Vec<Change> {
-        let changes = self.0.lock();
+        let changes = self.changes.lock();
         let lately = changes.lately.iter().rev().take_while(|change| change.at.elapsed() < LATE_NAMES_MAX);
         lately.copied().collect()
     }
@@ -94,7 +103,8 @@ impl DentryUpdates {
                 let Some(known) = now.iter().find(|known| known.number == change.number) else {
                     return false;
                 };
-                !known.is_answered || !looker.get_or_insert_with(|| Looker::now(change.by)).has_looked()
+                !known.is_answered
+                    || !looker.get_or_insert_with(|| Looker::now(&self.host, change.by)).has_looked()
             });
             if left.is_empty() {
                 return true;
@@ -102,7 +112,7 @@ impl DentryUpdates {
             if begun.elapsed() >= NAMED_WAIT_MAX {
                 return false;
             }
-            std::thread::sleep(ATTRIBUTES_LOOK_EVERY);
+            shoal_runtime::thread::sleep(ATTRIBUTES_LOOK_EVERY);
         }
     }
 }

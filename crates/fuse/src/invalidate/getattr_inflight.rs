@@ -9,13 +9,13 @@
 //! A GETATTR that arrives after the invalidation has begun is waited for as well, because the attributes in
 //! the kernel may be older than its reply. There are few: once a reply is consumed, the kernel sends no more.
 
+use crate::host::{HostRef, Thread};
 use crate::limits::{
     ANSWERS_KEPT_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_TIME, ATTRIBUTES_WAIT_MAX, LOOK_WAIT_MAX, TICK_MAX,
 };
-use crate::thread::Thread;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::InodeId;
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
 
 /// A reply that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,7 @@ struct Answered {
 /// GETATTR requests in flight, and the last replies.
 #[derive(Default, Debug)]
 pub(super) struct GetattrsInFlight {
+    host: HostRef,
     in_flight: HashMap<InodeId, u32>,
     /// The last replies, oldest first.
     answered: VecDeque<Answered>,
@@ -39,6 +40,11 @@ pub(super) struct GetattrsInFlight {
 }
 
 impl GetattrsInFlight {
+    /// Of a mount on this host.
+    pub(super) fn new(host: &HostRef) -> GetattrsInFlight {
+        GetattrsInFlight { host: host.clone(), ..GetattrsInFlight::default() }
+    }
+
     /// A GETATTR of the inode has arrived.
     pub(super) fn asked(&mut self, ino: InodeId) {
         *self.in_flight.entry(ino).or_insert(0) += 1;
@@ -95,7 +101,7 @@ impl Waiting {
         for answered in fresh.filter(|answered| answered.ino == self.ino) {
             // A thread that has sent another GETATTR has consumed its earlier reply.
             if answered.tid == 0 || lookers.iter().all(|looker| looker.tid != answered.tid) {
-                lookers.push(Looker::new(answered));
+                lookers.push(Looker::new(&getattrs.host, answered));
             }
         }
         self.lookers.retain(|old| old.tid == 0 || lookers.iter().all(|looker| looker.tid != old.tid));
@@ -114,26 +120,27 @@ impl Waiting {
 
 /// A thread that was answered, and may not have consumed the reply.
 pub(super) struct Looker {
+    pub(super) host: HostRef,
     pub(super) tid: u32,
     at: Instant,
     evidence: Evidence,
 }
 
 impl Looker {
-    fn new(answered: &Answered) -> Looker {
+    fn new(host: &HostRef, answered: &Answered) -> Looker {
         let evidence = Evidence { first: answered.before, again: None };
-        Looker { tid: answered.tid, at: answered.at, evidence }
+        Looker { host: host.clone(), tid: answered.tid, at: answered.at, evidence }
     }
 
     /// For a thread that may be about to consume a reply of another kind.
-    pub(super) fn now(tid: u32) -> Looker {
-        Looker { tid, at: Instant::now(), evidence: Evidence::default() }
+    pub(super) fn now(host: &HostRef, tid: u32) -> Looker {
+        Looker { host: host.clone(), tid, at: Instant::now(), evidence: Evidence::default() }
     }
 
     pub(super) fn has_looked(&mut self) -> bool {
         match self.tid {
             0 => self.at.elapsed() >= ATTRIBUTES_GRACE,
-            tid => self.at.elapsed() >= LOOK_WAIT_MAX || self.evidence.shows_look(Thread::look_at(tid)),
+            tid => self.at.elapsed() >= LOOK_WAIT_MAX || self.evidence.shows_look(self.host.look_at(tid)),
         }
     }
 }

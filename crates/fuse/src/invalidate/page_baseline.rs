@@ -12,11 +12,11 @@ use super::pages::Pages;
 use crate::context::{Holds, Write};
 use crate::limits::{BLOCKED_AFTER, KERNEL_WAIT_MAX, MAPPED_FILES_MAX};
 use shoal_client::Before;
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
 
 #[derive(Debug)]
 struct Kept {

@@ -16,17 +16,16 @@
 
 use super::Invalidator;
 use crate::affinity;
+use crate::host::Dropped;
 use crate::limits::{
     PRUNE_LOOK_EVERY, PRUNE_MESSAGE_INODES, PRUNE_PAUSE_MAX, PRUNE_SLACK_PART, PRUNED_AT_ONCE_MAX,
 };
-use crate::notify::Dropped;
-use nix::errno::Errno;
 use shoal_client::Referred;
+use shoal_runtime::thread::{Builder, sleep};
 use shoal_types::InodeId;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 impl Invalidator {
@@ -37,8 +36,8 @@ impl Invalidator {
     }
 
     fn prune_from_now_on(self: Arc<Invalidator>, inodes_max: usize) {
-        let Some(kernel) = self.kernel.get() else { return };
-        kernel.keep_nothing_else();
+        let Some(kernel) = self.kernel() else { return };
+        kernel.keep_nothing_else(true);
         affinity::everywhere();
         let mut pacer = Pacer::new(inodes_max);
         while !self.state.lock().ended {
@@ -54,7 +53,7 @@ impl Invalidator {
                 match kernel.prune(&nodes) {
                     Ok(Dropped::Ended) => return,
                     Ok(_) => {}
-                    Err(Errno::EINVAL) => {
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                         tracing::warn!(
                             inodes_max,
                             "this kernel is older than Linux 6.18 and cannot be told to forget inodes: the mount option \

@@ -17,78 +17,16 @@
 
 use super::{AttributesAsked, Invalidator};
 use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
-use crate::statx;
-use crate::thread::{Call, keep_no_files_but};
-use parking_lot::Mutex;
 use shoal_client::{Client, Wait};
+use shoal_runtime::channel::bounded;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::thread::Builder;
+use shoal_runtime::time::Instant;
 use shoal_types::{FileKind, InodeId};
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
-use std::thread::Builder;
-use std::time::Instant;
-
-/// Type of a file handle with inode number and generation (`FILEID_INO64_GEN`, `linux/exportfs.h`).
-const INO64_GEN: i32 = 0x81;
-/// `struct file_handle` of open_by_handle_at(2).
-#[repr(C)]
-struct Handle {
-    bytes: u32,
-    kind: i32,
-    node: [u32; 2],
-    generation: u32,
-}
-
-/// The mount, as threads of the mount process reach it.
-#[derive(Debug)]
-pub(super) struct Place {
-    mountpoint: PathBuf,
-    /// As `MAJOR:MINOR`.
-    device: String,
-}
-
-impl Place {
-    pub(super) fn new(mountpoint: PathBuf, device: String) -> Place {
-        Place { mountpoint, device }
-    }
-
-    /// Opens a file by its inode number. Fails if the mount is not at its mount point, or the kernel does not
-    /// know the file.
-    pub(super) fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<OwnedFd> {
-        let root = self.root()?;
-        let handle = Handle {
-            bytes: (size_of::<Handle>() - std::mem::offset_of!(Handle, node)) as u32,
-            kind: INO64_GEN,
-            node: [(ino.0 >> 32) as u32, ino.0 as u32],
-            generation: generation as u32,
-        };
-        let flags = flags | libc::O_CLOEXEC;
-        // SAFETY: the call reads a handle of the length that it states, and returns a descriptor that has no
-        // other owner.
-        unsafe {
-            match libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &raw const handle, flags) {
-                fd @ 0.. => Ok(OwnedFd::from_raw_fd(fd as i32)),
-                _ => Err(io::Error::last_os_error()),
-            }
-        }
-    }
-
-    /// The root directory. It is open for moments only: an open file prevents unmount.
-    fn root(&self) -> io::Result<File> {
-        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let root = OpenOptions::new().read(true).custom_flags(flags).open(&self.mountpoint)?;
-        let seen = statx::of_file(root.as_fd(), libc::AT_STATX_DONT_SYNC, 0)?;
-        match statx::device(&seen) == self.device {
-            true => Ok(root),
-            false => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-}
 
 /// The ways in which a thread of the mount makes the kernel send GETATTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -224,9 +162,9 @@ impl Invalidator {
                 tracing::debug!(%ino, "the kernel has not accepted a size in time");
                 break;
             }
-            match Call::of(tid).is_some_and(|call| call.number == libc::SYS_lseek) {
+            match self.host.seeks(tid) {
                 // The calling thread holds the inode lock itself.
-                true => std::thread::sleep(SIZE_LOOK_EVERY),
+                true => shoal_runtime::thread::sleep(SIZE_LOOK_EVERY),
                 false => how = How::InTurn,
             }
         }
@@ -252,17 +190,13 @@ impl Invalidator {
     }
 
     fn look_freely(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
-        let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
-        let file = place.open(ino, generation, libc::O_PATH)?;
-        let tid = nix::unistd::gettid().as_raw() as u32;
+        let file = self.host.open(ino, generation, libc::O_PATH)?;
+        let tid = self.host.current();
         self.size_checks.begin(tid, ino, How::Freely);
-        let asked = statx::of_file(file.as_fd(), libc::AT_STATX_FORCE_SYNC, libc::STATX_SIZE);
+        let asked = file.refresh();
         let told = self.size_checks.end(tid);
         asked?;
-        Ok(Seen {
-            size: statx::of_file(file.as_fd(), libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE)?.stx_size,
-            told,
-        })
+        Ok(Seen { size: file.cached_size()?, told })
     }
 
     /// Checks the size under the inode lock, on a thread of its own: it may wait for a local change.
@@ -273,7 +207,7 @@ impl Invalidator {
         begun: Instant,
     ) -> io::Result<Seen> {
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
-        let (tell, seen) = mpsc::channel();
+        let (tell, seen) = bounded(1);
         let look = move || {
             let seen = locker.0.look_under_lock(ino, generation);
             drop(locker);
@@ -285,15 +219,12 @@ impl Invalidator {
     }
 
     fn look_under_lock(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
-        keep_no_files_but(None);
-        let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
-        let file = place.open(ino, generation, libc::O_RDONLY)?;
-        let tid = nix::unistd::gettid().as_raw() as u32;
+        self.host.keep_nothing_else(false);
+        let file = self.host.open(ino, generation, libc::O_RDONLY)?;
+        let tid = self.host.current();
         self.size_checks.begin(tid, ino, How::InTurn);
-        // SAFETY: the call touches no memory.
-        let end = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
-        let failed = io::Error::last_os_error();
+        let end = file.seek_end();
         let told = self.size_checks.end(tid);
-        Ok(Seen { size: u64::try_from(end).map_err(|_| failed)?, told })
+        Ok(Seen { size: end?, told })
     }
 }

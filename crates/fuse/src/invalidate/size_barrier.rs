@@ -17,18 +17,20 @@
 use super::Invalidator;
 use super::getattr_inflight::Looker;
 use crate::context::{Holds, Write};
+use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
-use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, Failure, Looked, Reply, Wait};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::{self, ThreadId};
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::thread::{self, ThreadId};
-use std::time::Instant;
 
 /// The files that settle, and the requests for attributes in flight.
 #[derive(Default)]
 pub(super) struct SizeBarrier {
+    host: HostRef,
     any: AtomicUsize,
     files: Mutex<Files>,
     over: Condvar,
@@ -93,7 +95,7 @@ impl File {
 
     /// Whether the current thread of the mount process is changing it.
     fn is_changed_here(&self) -> bool {
-        matches!(self.stage, Stage::Changing(by, _) if by == thread::current().id())
+        matches!(self.stage, Stage::Changing(by, _) if by == thread::current())
     }
 
     fn is_behind_size_barrier(&mut self, now: Instant) -> bool {
@@ -118,6 +120,11 @@ enum BlockedRequest {
 }
 
 impl SizeBarrier {
+    /// Of a mount on this host.
+    pub(super) fn new(host: &HostRef) -> SizeBarrier {
+        SizeBarrier { host: host.clone(), ..SizeBarrier::default() }
+    }
+
     /// A write by the kernel is expected. The file settles until it has been answered, or takes too long.
     pub(super) fn expect(&self, ino: InodeId) {
         self.set(ino, false, |_| Stage::Expected(Instant::now() + SETTLE_WAIT_MAX));
@@ -132,7 +139,7 @@ impl SizeBarrier {
                 Some(Stage::Changing(_, expected)) => expected,
                 Some(Stage::Taken(..)) | None => None,
             };
-            Stage::Changing(thread::current().id(), expected)
+            Stage::Changing(thread::current(), expected)
         });
     }
 
@@ -168,7 +175,7 @@ impl SizeBarrier {
             return;
         };
         let number = file.number;
-        file.stage = Stage::Taken(Looker::now(tid), Instant::now() + SETTLE_WAIT_MAX);
+        file.stage = Stage::Taken(Looker::now(&self.host, tid), Instant::now() + SETTLE_WAIT_MAX);
         files.list.retain(|file| file.number >= number || !file.is_taken_by(tid));
         self.any.store(files.list.len(), SeqCst);
     }

@@ -9,11 +9,11 @@ use super::getattr_inflight::GetattrsInFlight;
 use super::page_baseline::PageBaselines;
 use super::pages::Pages;
 use crate::context::Write;
+use crate::host::HostRef;
 use crate::limits::{BLOCKED_AFTER, NAME_NOTIFIERS_MAX, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
-use crate::thread::thread_state;
+use shoal_runtime::time::Instant;
 use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
 
 /// One notification to be sent.
 #[derive(Clone, Debug)]
@@ -121,6 +121,7 @@ impl Recent {
 
 #[derive(Default, Debug)]
 pub(super) struct State {
+    host: HostRef,
     waiting_changes: WaitingChanges,
     queue: VecDeque<Task>,
     running: Vec<Running>,
@@ -150,6 +151,12 @@ pub(super) enum Step {
 }
 
 impl State {
+    /// Of a mount on this host.
+    pub fn new(host: &HostRef) -> State {
+        let getattrs = GetattrsInFlight::new(host);
+        State { host: host.clone(), getattrs, ..State::default() }
+    }
+
     fn id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -428,7 +435,7 @@ impl State {
                 running.not_waited_for
                     && !running.apart
                     && matches!(running.task.notice, Notice::Node { ino: of, pages: what } if of == ino && what == pages)
-                    && is_blocked(running.tid)
+                    && self.host.is_blocked(running.tid)
             })
     }
 
@@ -470,7 +477,7 @@ impl State {
                 Notice::Node { ino, pages } if since >= BLOCKED_AFTER => {
                     let writes = self.waiting_changes.writes.get(ino).into_iter().flatten();
                     let touched = writes.into_iter().any(|write| write.pages.overlaps(*pages));
-                    if touched && is_blocked(running.tid) {
+                    if touched && self.host.is_blocked(running.tid) {
                         nodes.push((running.id, *ino, *pages));
                     }
                 }
@@ -495,12 +502,6 @@ impl State {
         }
         names
     }
-}
-
-/// Whether a thread is in uninterruptible sleep in the kernel (state `D`).
-fn is_blocked(tid: i32) -> bool {
-    // If the state cannot be read, the thread counts as blocked, because a batch waits for it.
-    thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
 }
 
 #[cfg(test)]
@@ -760,8 +761,9 @@ mod tests {
 
     #[test]
     fn running_thread_is_not_blocked() {
-        assert!(!is_blocked(nix::unistd::gettid().as_raw()));
-        assert!(is_blocked(NO_THREAD));
+        let host = HostRef::default();
+        assert!(!host.is_blocked(nix::unistd::gettid().as_raw()));
+        assert!(host.is_blocked(NO_THREAD));
     }
 
     #[test]

@@ -23,53 +23,21 @@ use super::size::Locker;
 use super::state::State;
 use crate::context::Write;
 use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, UNFLUSHABLE_PAUSE};
-use crate::thread::keep_no_files_but;
+use crate::place::{DirtyPages, OpenFile};
 use shoal_client::{Client, Wait};
+use shoal_runtime::channel::{Receiver, Sender, unbounded};
+use shoal_runtime::thread::Builder;
 use shoal_types::InodeId;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::Builder;
-
-/// The number on all architectures of Rust, except for those that are no longer made.
-const SYS_CACHESTAT: libc::c_long = 451;
-
-/// `struct cachestat_range`.
-#[repr(C)]
-struct Range {
-    offset: u64,
-    /// 0 means up to the end.
-    len: u64,
-}
-
-/// `struct cachestat`: numbers of pages.
-#[repr(C)]
-#[derive(Default)]
-struct Found {
-    cached: u64,
-    changed: u64,
-    being_written: u64,
-    evicted: u64,
-    recently_evicted: u64,
-}
-
-fn cachestat(file: &OwnedFd, pages: Pages) -> io::Result<Found> {
-    let (offset, len) = pages.bytes();
-    let (range, mut found) = (Range { offset: offset as u64, len: len as u64 }, Found::default());
-    // SAFETY: the call reads and writes whole structures where it is pointed to.
-    match unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut found, 0) } {
-        0 => Ok(found),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
 
 /// The dirty pages of a range, in order. Fails if they are too many.
-fn changed(file: &OwnedFd, pages: Pages) -> io::Result<Vec<Pages>> {
+fn changed(file: &dyn OpenFile, pages: Pages) -> io::Result<Vec<Pages>> {
     let (mut changed, mut left) = (Vec::new(), vec![pages]);
     while let Some(pages) = left.pop() {
-        let Found { changed: dirty, being_written, .. } = cachestat(file, pages)?;
+        let (offset, len) = pages.bytes();
+        let DirtyPages { changed: dirty, being_written } = file.dirty_pages(offset, len)?;
         match pages.halves() {
             _ if dirty == 0 && being_written == 0 => {}
             _ if dirty.max(being_written) > MAPPED_PAGES_MAX => {
@@ -91,15 +59,13 @@ struct Asking {
 
 impl Asking {
     fn begin(locker: Locker, ino: InodeId, generation: u64) -> io::Result<Asking> {
-        let ((ask, asked), (answer, answers)) = (mpsc::channel(), mpsc::channel());
+        let ((ask, asked), (answer, answers)) = (unbounded(), unbounded());
         let run = move || {
-            keep_no_files_but(None);
-            let place = locker.invalidator().place.get();
-            let opened = place.ok_or_else(|| io::ErrorKind::NotFound.into());
-            let opened = opened.and_then(|place| place.open(ino, generation, libc::O_RDONLY));
-            match opened {
+            let host = &locker.invalidator().host;
+            host.keep_nothing_else(false);
+            match host.open(ino, generation, libc::O_RDONLY) {
                 Ok(file) => {
-                    asked.iter().map(|pages| changed(&file, pages)).try_for_each(|found| answer.send(found))
+                    asked.iter().map(|pages| changed(&*file, pages)).try_for_each(|found| answer.send(found))
                 }
                 Err(error) => answer.send(Err(error)),
             }
@@ -129,7 +95,7 @@ impl Invalidator {
             let run = move || {
                 if let Err(error) = me.stop_waiting_for_changed_pages(ino) {
                     tracing::debug!(%error, %ino, "pages that were changed through mappings are waited for");
-                    std::thread::sleep(UNFLUSHABLE_PAUSE);
+                    shoal_runtime::thread::sleep(UNFLUSHABLE_PAUSE);
                 }
                 me.state.lock().page_baselines.end_looks(ino);
             };
@@ -234,6 +200,7 @@ fn read_pages(
 mod tests {
     use super::*;
     use std::fs::OpenOptions;
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::FileExt;
 
     #[test]

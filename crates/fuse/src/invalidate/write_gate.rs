@@ -17,17 +17,13 @@
 use super::Invalidator;
 use super::size::Locker;
 use crate::limits::{GETATTR_THREADS, WRITERS_PATIENCE, WRITERS_POLL_EVERY, WRITERS_WAIT_MAX};
-use crate::thread::keep_no_files_but;
-use crate::xattr::ASK;
-use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, Wait};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::Builder;
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
-use std::ffi::CString;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::thread::Builder;
-use std::time::Instant;
 
 /// The files of one recall whose `S_NOSEC` is being cleared.
 struct WriteGate {
@@ -91,7 +87,7 @@ impl Invalidator {
                 break;
             };
             let run = move || {
-                keep_no_files_but(None);
+                locker.invalidator().host.keep_nothing_else(false);
                 while let Some(ino) = gate.next() {
                     gate.done(ino, locker.invalidator().clear_s_nosec(&client, ino));
                 }
@@ -114,20 +110,8 @@ impl Invalidator {
     }
 
     fn clear_s_nosec(&self, client: &Client, ino: InodeId) -> io::Result<()> {
-        let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let inode = client.getattr(Wait::Never, ino).map_err(io::Error::other)?;
-        let file = place.open(ino, inode.generation, libc::O_PATH)?;
-        // An `O_PATH` descriptor refuses fsetxattr(2), but its path in `/proc` can be used.
-        let path =
-            CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd())).map_err(io::Error::other)?;
-        // SAFETY: the call reads a path and a name that end with a zero, and nothing of the value.
-        let set = unsafe { libc::setxattr(path.as_ptr(), ASK.as_ptr(), std::ptr::null(), 0, 0) };
-        match (set, io::Error::last_os_error()) {
-            // This mount refuses to set the attribute, with this error.
-            (-1, error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
-            (-1, error) => Err(error),
-            _ => Err(io::Error::other("it was set")),
-        }
+        self.host.open(ino, inode.generation, libc::O_PATH)?.clear_s_nosec()
     }
 }
 

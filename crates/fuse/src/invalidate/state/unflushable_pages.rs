@@ -2,7 +2,7 @@
 //! [`unflushable_pages`](super::super::unflushable_pages).
 
 use super::super::pages::Pages;
-use super::{Notice, Running, State, is_blocked};
+use super::{Notice, Running, State};
 use crate::limits::{BLOCKED_AFTER, UNFLUSHABLE_AFTER, UNFLUSHABLE_UNKNOWN_AFTER};
 use shoal_types::InodeId;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl State {
             Notice::Node { ino, pages }
                 if concerns(ino, running.since.elapsed())
                     && self.has_waiter(running)
-                    && is_blocked(running.tid) =>
+                    && self.host.is_blocked(running.tid) =>
             {
                 Some((running.id, ino, pages))
             }
