@@ -9,6 +9,8 @@ use shoal_channel::{
     ReplyXattr,
 };
 use shoal_client::{Entry, Looked};
+use shoal_runtime::planted::mistake;
+
 use shoal_types::{Errno, Inode, InodeId};
 use std::io::IoSlice;
 use std::time::Duration;
@@ -55,7 +57,10 @@ pub(crate) fn entry(reply: ReplyEntry, found: Result<Entry, Errno>) {
 /// attributes from that reply even if they were invalidated meanwhile.
 pub(crate) fn entry_once(reply: ReplyEntry, made: Result<Entry, Errno>) {
     match made {
-        Ok(made) => reply.entry(&shown(&made, Duration::ZERO)),
+        Ok(made) => {
+            let is_kept = mistake("keep the attributes of a new link");
+            reply.entry(&shown(&made, if is_kept { attr_lifetime() } else { Duration::ZERO }));
+        }
         Err(why) => reply.fail(why),
     }
 }

@@ -24,6 +24,7 @@ use shoal_channel::{
 };
 use shoal_client::{Creation, Entry, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
+use shoal_runtime::planted::mistake;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
 use std::ffi::OsStr;
@@ -328,7 +329,11 @@ impl shoal_channel::Filesystem for Filesystem {
         let (Context { ino, thread, .. }, invalidator) = (pending.context, self.dispatcher.invalidator());
         // Only read(2) and lseek(2) send GETATTR with an open file: they need the size.
         let is_look = invalidator.is_look(thread, ino, handle.is_some());
-        if handle.is_some() && !is_look && invalidator.was_dropped(ino) {
+        if handle.is_some()
+            && !is_look
+            && invalidator.was_dropped(ino)
+            && !mistake("answer readers before the kernel has the size")
+        {
             return pending.show_size();
         }
         pending.show_attributes(is_look);

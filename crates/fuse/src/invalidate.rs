@@ -68,6 +68,7 @@ use dir_attr_race::DirAttrRace;
 use getattr_inflight::Waiting;
 use pages::Pages;
 use shoal_client::{Client, KernelCache, Stale};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::{Condvar, Mutex, unlocked};
 use shoal_runtime::thread::Builder;
 use shoal_runtime::time::{Duration, Instant};
@@ -271,6 +272,9 @@ impl Invalidator {
 
     /// Waits until no GETATTR of an inode is in flight and each reply has been consumed (hazard 7).
     fn wait_for_getattrs(&self, ino: InodeId) {
+        if mistake("do not wait for requests for attributes") {
+            return;
+        }
         let mut waiting = Waiting::of(ino);
         loop {
             let state = self.state.lock();
@@ -302,6 +306,9 @@ impl Invalidator {
     /// was skipped.
     pub(crate) fn may_keep(&self, asking: Asking, ino: InodeId, inode: &Inode) -> bool {
         self.is_asked_about(ino);
+        if mistake("keep every reply with attributes") {
+            return true;
+        }
         self.skips.load(SeqCst) == asking.skips
             && (inode.kind != FileKind::Directory || self.dir_attr_race.answered(asking, ino))
     }
@@ -315,6 +322,9 @@ impl Invalidator {
             Holds::Nothing | Holds::Pages(_) => return,
         };
         let aliased = self.nodes.of_aliased();
+        if mistake("keep aliases of a changed directory") {
+            return;
+        }
         if by.is_some() && dirs.iter().any(|dir| aliased.contains(dir)) {
             self.outdate();
         }
@@ -373,7 +383,9 @@ impl Invalidator {
     /// attributes of the directories in replies to other threads (hazard 8).
     fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
-            if !self.dir_attr_race.changed(by, dir) {
+            if !self.dir_attr_race.changed(by, dir)
+                || mistake("keep directory attributes that a change overtakes")
+            {
                 continue;
             }
             self.attributes_changed(dir);
@@ -384,6 +396,9 @@ impl Invalidator {
     /// 12), which are invalidated so that programs do not see them before the write is carried out.
     pub(crate) fn is_waiting(&self, holds: Holds) {
         let Holds::Pages(Write { ino, offset, len }) = holds else { return };
+        if mistake("keep the pages of a write without a permit") {
+            return;
+        }
         let pages = Pages::of_bytes(offset, len);
         let mut state = self.state.lock();
         state.queue(pages.apart([pages]).into_iter().map(|pages| Notice::Node { ino, pages }));
@@ -473,7 +488,10 @@ impl Invalidator {
 
     /// Starts notification threads for the queue as needed.
     fn wake(&self, state: &mut State) {
-        self.work.notify_all();
+        // An idle thread that finds no work signals the waiters of batches, which call this again.
+        if state.has_work() {
+            self.work.notify_all();
+        }
         if state.ended || !state.wants_thread() {
             return;
         }
@@ -580,7 +598,11 @@ impl Invalidator {
                 Ok(Dropped::Ended) => return false,
                 // Either the kernel is evicting the inode, or a reply that introduces it is in flight (hazard
                 // 6).
-                Ok(Dropped::Unknown) if self.may_arrive(ino) && start.elapsed() < ARRIVAL_WAIT => {
+                Ok(Dropped::Unknown)
+                    if self.may_arrive(ino)
+                        && start.elapsed() < ARRIVAL_WAIT
+                        && !mistake("invalidate an unknown inode only once") =>
+                {
                     shoal_runtime::thread::sleep(ARRIVAL_LOOK_EVERY);
                 }
                 Ok(Dropped::Unknown) => return false,
@@ -625,7 +647,9 @@ impl KernelCache for Invalidator {
         }
         self.void_write_permits(&nodes);
         let mut state = self.state.lock();
-        nodes.retain(|ino| !state.already_invalidated.skips(*ino));
+        nodes.retain(|ino| {
+            !state.already_invalidated.skips(*ino) || mistake("invalidate again what was invalidated")
+        });
         self.skips.store(state.already_invalidated.skipped(), SeqCst);
         drop(state);
         // Names come before inodes: `INVAL_ENTRY` waits for the inode lock of the directory, and so for
@@ -646,6 +670,9 @@ impl KernelCache for Invalidator {
     }
 
     fn hold_writes(&self, files: &[InodeId]) {
+        if mistake("revoke no write permits") {
+            return;
+        }
         self.revoke_write_permits(files);
     }
 
@@ -662,6 +689,9 @@ impl KernelCache for Invalidator {
     }
 
     fn forget_all(&self, inodes: &[InodeId]) {
+        if mistake("keep the kernel's cache without a lease") {
+            return;
+        }
         if crate::kernel::keeps_names() && !self.state.lock().ended {
             self.outdate();
             self.outdate_listed(|_| true);

@@ -24,6 +24,7 @@
 
 use crate::limits::{ALIASES_MAX, ARRIVAL_AGAIN_MAX, ARRIVALS_MAX};
 use shoal_channel::NodeId;
+use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
@@ -214,7 +215,9 @@ impl NodeIds {
             self.any.store(true, SeqCst);
             return state.aliases.entry(found.ino).or_default().last(found.ino, found.node);
         }
-        if state.is_to_be_another(tid, &found, belongs_to_another) {
+        if state.is_to_be_another(tid, &found, belongs_to_another)
+            && !mistake("give a moved directory no alias")
+        {
             state.arrivals.retain(|arrival| arrival.ino != found.ino);
             self.any.store(true, SeqCst);
             return state.aliases.entry(found.ino).or_default().another(found.ino, found.node);

@@ -2,6 +2,7 @@
 
 use crate::brick::BrickSet;
 use crate::disk::Disks;
+use crate::kernel::Kernel;
 pub use crate::layout::FIRST_CLIENT;
 use crate::layout::{Layout, VOLUME};
 use crate::network::Network;
@@ -60,6 +61,8 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// How blocks are on the bricks.
     pub layout: Layout,
+    /// Programs run on model kernels, above the real front end.
+    pub has_kernel: bool,
 }
 
 fn replica_on(node: Machine) -> ReplicaId {
@@ -252,8 +255,8 @@ impl Cluster {
         &self.settings.layout
     }
 
-    /// Mounts the volume on a machine.
-    pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
+    /// Mounts the volume on a machine, with a model kernel in the worlds that have one.
+    pub fn mount(&self, machine: Machine) -> Result<(Arc<Client>, Option<Arc<Kernel>>), String> {
         let inline_bytes = self.settings.inline_bytes;
         let group = Arc::new(Group::seen_from(machine, &self.network, &self.servers, inline_bytes));
         let bricks = self.bricks.clone();
@@ -262,11 +265,16 @@ impl Cluster {
             cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
+        let (world, has_kernel) = (self.world.clone(), self.settings.has_kernel);
         let mounted = self.on(machine, "mount", move || {
             let client = Client::open_replicated(group, bricks.seen_from(machine), options)
                 .map_err(|error| error.to_string())?;
-            client.set_kernel(Arc::new(Kernel));
-            Ok(client)
+            if !has_kernel {
+                client.set_kernel(Arc::new(NoCaches));
+                return Ok((client, None));
+            }
+            let kernel = Kernel::mount(&world, &client).map_err(|error| error.to_string())?;
+            Ok((client, Some(kernel)))
         });
         mounted.unwrap_or_else(|| Err("the machine has died".into()))
     }
@@ -387,9 +395,9 @@ const HOLDS_MAX: Duration = Duration::from_millis(100);
 const TAKES_TIME_EVERY: u64 = 4;
 
 /// A kernel without caches.
-struct Kernel;
+struct NoCaches;
 
-impl Kernel {
+impl NoCaches {
     fn take_time(longest: Duration) {
         if number().is_multiple_of(TAKES_TIME_EVERY) {
             sleep(Duration::from_micros(number() % longest.as_micros() as u64));
@@ -397,16 +405,16 @@ impl Kernel {
     }
 }
 
-impl KernelCache for Kernel {
+impl KernelCache for NoCaches {
     fn forget(&self, _: &[Stale]) {
-        Kernel::take_time(FORGETS_MAX);
+        NoCaches::take_time(FORGETS_MAX);
     }
 
     fn forget_all(&self, _: &[InodeId]) {
-        Kernel::take_time(FORGETS_MAX);
+        NoCaches::take_time(FORGETS_MAX);
     }
 
     fn hold_writes(&self, _: &[InodeId]) {
-        Kernel::take_time(HOLDS_MAX);
+        NoCaches::take_time(HOLDS_MAX);
     }
 }

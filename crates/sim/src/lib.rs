@@ -17,6 +17,7 @@ pub mod faults;
 pub mod final_checks;
 pub mod findings;
 pub mod judge;
+pub mod kernel;
 pub mod layout;
 pub mod mistakes;
 pub mod network;

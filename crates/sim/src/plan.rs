@@ -45,6 +45,10 @@ const COMMITS_LATE_MS: std::ops::Range<u64> = 4_000..12_000;
 const LATE_SHARE: f64 = 0.6;
 /// Most actions of an administrator.
 const ACTIONS_MAX: u32 = 5;
+/// Workers in addition on a mount with a model kernel: hazards take several programs there.
+const KERNEL_WORKERS: u32 = 1;
+/// The share of worlds whose programs run on model kernels.
+const KERNELS: f64 = 0.5;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -83,6 +87,7 @@ impl Plan {
             inline_bytes: if layout.is_special() { layout::INLINE_BYTES } else { inline_bytes },
             cache_bytes: CACHE_BYTES[caches.random_range(0..cache_kinds)],
             layout,
+            has_kernel: SmallRng::seed_from_u64(seed ^ 0x6e31).random_bool(KERNELS),
         };
         let bricks = layout.bricks();
         let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients, bricks };
@@ -98,12 +103,20 @@ impl Plan {
         if layout.later_hot.is_some() {
             draw.attach(&mut faults);
         }
+        if settings.has_kernel {
+            // Programs find what is cached while the mount process cannot invalidate it. Tests of real mounts
+            // have the process that guards against that.
+            faults.retain(|fault| match fault.kind {
+                FaultKind::Stop(machine) | FaultKind::Busy(machine) => machine < FIRST_CLIENT,
+                _ => true,
+            });
+        }
         Plan {
             seed,
             faults,
             planted: None,
             clients,
-            workers: rng.random_range(1..=2),
+            workers: rng.random_range(1..=2) + if settings.has_kernel { KERNEL_WORKERS } else { 0 },
             rounds: rng.random_range(4..12),
             settings,
         }

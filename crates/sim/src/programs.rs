@@ -5,6 +5,7 @@
 //! it is another worker, without open files.
 
 use crate::cluster::{Cluster, FIRST_CLIENT};
+use crate::kernel::Kernel;
 use crate::scheduler::{Machine, Scheduler};
 use crate::syscalls::Syscalls;
 use crate::trace::say;
@@ -39,13 +40,16 @@ pub struct Worker {
     number: u32,
 }
 
+/// A mount: the client, and the kernel above it in the worlds that have one.
+type Mount = (Arc<Client>, Option<Arc<Kernel>>);
+
 /// The programs of a world.
 pub struct Programs {
     cluster: Rc<Cluster>,
     seed: u64,
     clients: u32,
     /// By the number of the mount.
-    mounts: RefCell<Vec<Option<Arc<Client>>>>,
+    mounts: RefCell<Vec<Option<Mount>>>,
     /// Idle workers; none where their mount has died.
     workers: RefCell<Vec<Option<Worker>>>,
     next_number: Cell<u32>,
@@ -85,25 +89,29 @@ impl Programs {
         FIRST_CLIENT + mount
     }
 
-    fn syscalls(&self, client: Arc<Client>, number: u32) -> Syscalls {
-        Syscalls::new(client, number, self.cluster.layout().word_repeats)
+    fn syscalls(&self, (client, kernel): Mount, number: u32) -> Syscalls {
+        Syscalls::new(client, kernel, number, self.cluster.layout().word_repeats)
+    }
+
+    fn mounted(&self, mount: u32) -> Option<Mount> {
+        self.mounts.borrow()[mount as usize].clone()
     }
 
     /// The mount on a machine.
     pub fn client(&self, mount: u32) -> Option<Arc<Client>> {
-        self.mounts.borrow()[mount as usize].clone()
+        Some(self.mounted(mount)?.0)
     }
 
     /// Mounts, and makes workers.
     pub fn mount(&self, mount: u32) -> Result<(), String> {
-        let client = self.cluster.mount(Self::machine(mount))?;
-        self.mounts.borrow_mut()[mount as usize] = Some(client.clone());
+        let mounted = self.cluster.mount(Self::machine(mount))?;
+        self.mounts.borrow_mut()[mount as usize] = Some(mounted.clone());
         let count = self.workers.borrow().len() as u32;
         for at in (mount..count).step_by(self.clients as usize) {
-            let session = client.session();
+            let session = mounted.0.session();
             let number = self.number(mount, session);
             let worker = Worker {
-                syscalls: self.syscalls(client.clone(), number),
+                syscalls: self.syscalls(mounted.clone(), number),
                 chooser: Chooser::new(self.seed, number),
                 session,
                 number,
@@ -125,13 +133,13 @@ impl Programs {
     /// Kills the machine of a mount.
     pub fn kill(&self, machine: Machine) {
         let mount = machine - FIRST_CLIENT;
-        let Some(client) = self.mounts.borrow_mut()[mount as usize].take() else { return };
-        self.deaths.borrow_mut().insert(client.session(), self.cluster.world.stamp_ns());
+        let Some(mounted) = self.mounts.borrow_mut()[mount as usize].take() else { return };
+        self.deaths.borrow_mut().insert(mounted.0.session(), self.cluster.world.stamp_ns());
         self.cluster.world.kill(machine);
         let count = self.workers.borrow().len();
         let own = (mount as usize..count).step_by(self.clients as usize);
         let own: Vec<Option<Worker>> = own.map(|at| self.workers.borrow_mut()[at].take()).collect();
-        self.cluster.crash_client(machine, (client, own));
+        self.cluster.crash_client(machine, (mounted, own));
     }
 
     /// Starts the machine again, and mounts.
@@ -195,7 +203,8 @@ impl Programs {
         let mount = self.lives.borrow()[&worker.number].0;
         worker.session = client.session();
         worker.number = self.number(mount, worker.session);
-        worker.syscalls = self.syscalls(client, worker.number);
+        let Some(mounted) = self.mounted(mount) else { return };
+        worker.syscalls = self.syscalls(mounted, worker.number);
         worker.chooser.forget();
     }
 
@@ -219,10 +228,10 @@ impl Programs {
 
     /// Starts a task that looks at everything on a mount.
     pub fn look(self: &Rc<Self>, mount: u32) -> Option<u64> {
-        let (me, client) = (self.clone(), self.client(mount)?);
+        let (me, mounted) = (self.clone(), self.mounted(mount)?);
         let look = move || {
-            let number = me.number(mount, client.session());
-            let mut syscalls = me.syscalls(client, number);
+            let number = me.number(mount, mounted.0.session());
+            let mut syscalls = me.syscalls(mounted, number);
             crate::syscalls::look_at_all(&mut |op| me.call(number, &mut syscalls, op));
         };
         Some(self.cluster.world.start(Self::machine(mount), Duration::ZERO, "look", Box::new(look)))
@@ -231,12 +240,15 @@ impl Programs {
     /// Unmounts everything.
     pub fn unmount(&self) {
         for mount in 0..self.clients {
-            let Some(client) = self.mounts.borrow_mut()[mount as usize].take() else { continue };
+            let Some((client, kernel)) = self.mounts.borrow_mut()[mount as usize].take() else { continue };
             let count = self.workers.borrow().len();
             let own = (mount as usize..count).step_by(self.clients as usize);
             let own: Vec<Option<Worker>> = own.map(|at| self.workers.borrow_mut()[at].take()).collect();
             self.cluster.on(Self::machine(mount), "unmount", move || {
                 drop(own);
+                if let Some(kernel) = kernel {
+                    kernel.unmount();
+                }
                 let _ = client.close();
             });
         }

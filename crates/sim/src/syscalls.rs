@@ -1,6 +1,10 @@
-//! A program's system calls on a mount, as a kernel without caches would send them: paths are walked name by
-//! name.
+//! A program's system calls on a mount: through a model [`Kernel`], or as a kernel without caches would send
+//! them, which walks paths name by name.
 
+mod cached;
+
+use crate::kernel::Kernel;
+use cached::Cached;
 use shoal_client::{Caller, Client, Failure, Looked, Reply, Wait};
 use shoal_namespace::{RenameFlags, SetAttr};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId};
@@ -31,6 +35,8 @@ pub struct Syscalls {
     thread: u32,
     slots: Vec<Option<Open>>,
     words: Words,
+    /// The kernel of the mount, if it has one.
+    cached: Option<Cached>,
 }
 
 /// How words are in files: each so often.
@@ -61,6 +67,14 @@ impl Words {
         bytes.chunks(self.bytes(1) as usize).map(word).collect()
     }
 
+    /// The outcome of a read.
+    fn content(self, bytes: &[u8]) -> Outcome {
+        match self.read(bytes) {
+            Some(words) => Outcome::Content { words },
+            None => Outcome::Odd { what: format!("{} bytes in torn words: {bytes:x?}", bytes.len()) },
+        }
+    }
+
     fn attributes(self, ino: InodeId, inode: &Inode) -> Outcome {
         match kind(inode.kind) {
             Some(_) if !inode.size.is_multiple_of(self.repeats) && inode.kind == FileKind::Regular => {
@@ -80,6 +94,15 @@ fn kind(of: FileKind) -> Option<Kind> {
         FileKind::Directory => Some(Kind::Dir),
         FileKind::Regular => Some(Kind::File),
         FileKind::Symlink => Some(Kind::Symlink),
+        _ => None,
+    }
+}
+
+fn kind_of_mode(mode: u32) -> Option<Kind> {
+    match mode & libc::S_IFMT {
+        libc::S_IFDIR => Some(Kind::Dir),
+        libc::S_IFREG => Some(Kind::File),
+        libc::S_IFLNK => Some(Kind::Symlink),
         _ => None,
     }
 }
@@ -155,10 +178,12 @@ impl Held<'_> {
 
 impl Syscalls {
     /// The calls of a worker, by its number, on a mount. Each word is in files so often.
-    pub fn new(client: Arc<Client>, worker: u32, repeats: u64) -> Syscalls {
+    pub fn new(client: Arc<Client>, kernel: Option<Arc<Kernel>>, worker: u32, repeats: u64) -> Syscalls {
         // The client's threads are numbered from 1.
         let (thread, words) = (worker + 1, Words { repeats });
-        Syscalls { client, thread, slots: vec![None; usize::from(SLOTS)], words }
+        let slots = usize::from(SLOTS);
+        let cached = kernel.map(|kernel| Cached::new(kernel, slots));
+        Syscalls { client, thread, slots: vec![None; slots], words, cached }
     }
 
     /// The mount.
@@ -168,11 +193,15 @@ impl Syscalls {
 
     /// Whether a slot holds an open file.
     pub fn holds(&self, slot: u8) -> bool {
-        self.slots.get(usize::from(slot)).is_some_and(Option::is_some)
+        let is_cached = self.cached.as_ref().is_some_and(|cached| cached.holds(slot));
+        is_cached || self.slots.get(usize::from(slot)).is_some_and(Option::is_some)
     }
 
     /// Makes a call.
     pub fn perform(&mut self, op: &Op) -> Outcome {
+        if let Some(outcome) = self.perform_cached(op) {
+            return outcome;
+        }
         let mut outcome = self.attempt(op);
         // Linux walks the path once more after ESTALE.
         for _ in 0..STALE_TRIES {
@@ -324,10 +353,7 @@ impl Syscalls {
     fn read(&self, ino: InodeId) -> Reply<Outcome> {
         let len = READ_BYTES as u64 * self.words.repeats;
         let bytes = self.client.read(WAIT, ino, 0, len as u32)?.concat();
-        Ok(match self.words.read(&bytes) {
-            Some(words) => Outcome::Content { words },
-            None => Outcome::Odd { what: format!("{} bytes in torn words: {bytes:x?}", bytes.len()) },
-        })
+        Ok(self.words.content(&bytes))
     }
 }
 

@@ -16,6 +16,7 @@ use super::{Invalidator, whole};
 use crate::host::HostRef;
 use crate::limits::{APPEND_WAIT_MAX, ATTRIBUTES_LOOK_EVERY, LOOK_WAIT_MAX, READERS_KEPT_MAX};
 use shoal_runtime::channel::{Receiver, RecvTimeoutError, bounded};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::thread::Builder;
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
@@ -101,6 +102,9 @@ impl Invalidator {
     /// The kernel is about to get the permit to append to a file to which other clients may have appended.
     /// The client has the right to change the file.
     pub(crate) fn is_about_to_append(&self, ino: InodeId) {
+        if mistake("append without invalidating the file") {
+            return;
+        }
         let begun = Instant::now();
         loop {
             self.size_barrier.expect(ino);
@@ -118,6 +122,9 @@ impl Invalidator {
     /// The bytes were stored at another offset than that at which the page cache has them. The client has the
     /// right to change the file and keeps it: the rest of the program's write may be in flight.
     pub(crate) fn has_appended_elsewhere(&self, ino: InodeId) {
+        if mistake("keep the pages of a misplaced append") {
+            return;
+        }
         self.note_drops(&[ino]);
         self.send(&whole(&[ino]));
     }
@@ -133,6 +140,9 @@ impl Invalidator {
             let state = self.state.lock();
             let (is_read, ended) = (state.is_read(ino), state.ended);
             drop(state);
+            if mistake("append without waiting for readers") {
+                return true;
+            }
             // Other readers may sleep until a READ in flight is answered.
             if !is_read {
                 waited.retain_mut(|thread| {

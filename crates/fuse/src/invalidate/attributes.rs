@@ -4,6 +4,7 @@
 use super::{Asking, Invalidator};
 use crate::answer;
 use crate::host::Thread;
+use shoal_runtime::planted::mistake;
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use std::sync::Arc;
 
@@ -47,7 +48,10 @@ impl AttributesAsked {
     /// attributes that were invalidated recently are sent without permission to cache them.
     pub(crate) fn answer_change(self, reply: shoal_channel::ReplyAttr, inode: Inode, waited: bool) {
         self.invalidator.is_asked_about(self.ino);
-        answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.invalidator.was_dropped(self.ino));
+        answer::attr(reply, self.ino, Ok(inode), |_| {
+            !waited && !self.invalidator.was_dropped(self.ino)
+                || mistake("keep the attributes of a late change")
+        });
         self.invalidator.change_answered(self.ino, self.tid);
     }
 

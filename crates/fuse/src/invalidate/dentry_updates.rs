@@ -14,6 +14,7 @@ use super::getattr_inflight::Looker;
 use crate::context::Holds;
 use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
@@ -143,7 +144,7 @@ impl Invalidator {
     /// All names were outdated because of some in these directories. Waits for listings in flight of these
     /// directories, and outdates all names again.
     pub(super) fn outdate_listed(&self, concerns: impl Fn(InodeId) -> bool) {
-        if !self.listings.is_any(&concerns) {
+        if !self.listings.is_any(&concerns) || mistake("outdate no names after a late listing") {
             return;
         }
         if !self.listings.wait(concerns) {
@@ -155,6 +156,9 @@ impl Invalidator {
     /// Waits until local changes of these names have reached the dcache, for
     /// [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
+        if mistake("give names back before the dcache has them") {
+            return;
+        }
         if !self.name_changes.wait(concerns) {
             tracing::debug!("a change of names was not consumed in time: the dcache may be outdated");
         }

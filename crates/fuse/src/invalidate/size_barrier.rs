@@ -20,6 +20,7 @@ use crate::context::{Holds, Write};
 use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
 use shoal_client::{Client, Failure, Looked, Reply, Wait};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{self, ThreadId};
 use shoal_runtime::time::Instant;
@@ -211,7 +212,9 @@ impl SizeBarrier {
     }
 
     fn holds_up(&self, request: BlockedRequest, ino: InodeId) -> bool {
-        self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock().list, request, ino)
+        self.any.load(SeqCst) > 0
+            && !mistake("show a size that is changing")
+            && self.look(&mut self.files.lock().list, request, ino)
     }
 
     /// Whether a file settles for such a request. Removes files that have settled.

@@ -1,8 +1,10 @@
 //! The state of invalidation: queued notifications, those that threads are sending, and the local requests
 //! that may block them.
 
+mod recent;
 mod unflushable_pages;
 
+use self::recent::Recent;
 use super::already_invalidated::AlreadyInvalidated;
 use super::append::Readers;
 use super::getattr_inflight::GetattrsInFlight;
@@ -10,7 +12,8 @@ use super::page_baseline::PageBaselines;
 use super::pages::Pages;
 use crate::context::Write;
 use crate::host::HostRef;
-use crate::limits::{BLOCKED_AFTER, NAME_NOTIFIERS_MAX, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
+use crate::limits::{BLOCKED_AFTER, NAME_NOTIFIERS_MAX, NAME_PATIENCE};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::time::Instant;
 use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
@@ -79,44 +82,6 @@ struct WaitingChanges {
     writes: HashMap<InodeId, Vec<Writing>>,
     /// Memory owned by these writes, in bytes.
     write_bytes: u64,
-}
-
-/// An invalidation: its number, and when it began.
-#[derive(Clone, Copy, Debug)]
-struct Dropped {
-    number: u64,
-    at: Instant,
-}
-
-/// Inodes that were invalidated recently.
-#[derive(Default, Debug)]
-struct Recent {
-    nodes: HashMap<InodeId, Dropped>,
-    /// The last invalidation that did not fit in the table: it counts for all inodes.
-    all: Option<Dropped>,
-    last_number: u64,
-}
-
-impl Recent {
-    fn note(&mut self, ino: InodeId) {
-        self.last_number += 1;
-        let dropped = Dropped { number: self.last_number, at: Instant::now() };
-        if self.nodes.len() >= RECENT_DROPS_MAX {
-            self.nodes.retain(|_, before| dropped.at - before.at < RECENT);
-        }
-        if self.nodes.len() >= RECENT_DROPS_MAX {
-            self.all = Some(dropped);
-            self.nodes.clear();
-        } else {
-            self.nodes.insert(ino, dropped);
-        }
-    }
-
-    /// The number of the last invalidation of an inode, if it was recent.
-    fn last(&self, ino: InodeId) -> Option<u64> {
-        let drops = self.nodes.get(&ino).into_iter().chain(&self.all);
-        drops.filter(|dropped| dropped.at.elapsed() < RECENT).map(|dropped| dropped.number).max()
-    }
 }
 
 #[derive(Default, Debug)]
@@ -224,7 +189,8 @@ impl State {
     pub fn carried_out(&mut self, ino: InodeId, id: u64) -> Option<Pages> {
         let write = self.waiting_changes.writes.get_mut(&ino)?.iter_mut().find(|write| write.id == id)?;
         write.carried_out = true;
-        let late = std::mem::take(&mut write.late).then_some(write.pages);
+        let late = std::mem::take(&mut write.late) && !mistake("keep the pages of a write that waited");
+        let late = late.then_some(write.pages);
         if late.is_none() {
             self.end_write(ino, id);
         }
@@ -336,6 +302,11 @@ impl State {
 
     // --- threads ---
 
+    /// Whether notifications are queued.
+    pub fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Whether more notifications are queued than threads are idle.
     pub fn wants_thread(&self) -> bool {
         self.queue.len() > self.idle
@@ -379,6 +350,9 @@ impl State {
     /// rest is kept for `INVAL_INODE`, for which local changes may be waiting.
     fn is_held(&self, dir: InodeId) -> bool {
         let mut names = 0;
+        if mistake("wait for the lock of a directory") {
+            return false;
+        }
         self.waiting_changes.dirs.contains_key(&dir)
             || self.running.iter().any(|running| match &running.task.notice {
                 Notice::Entry { dir: of, .. } => {
@@ -472,12 +446,16 @@ impl State {
             let since = running.since.elapsed();
             match &running.task.notice {
                 Notice::Entry { dir, .. } => {
-                    names |= since >= NAME_PATIENCE || self.waiting_changes.dirs.contains_key(dir);
+                    names |= (since >= NAME_PATIENCE || self.waiting_changes.dirs.contains_key(dir))
+                        && !mistake("wait for the lock of a directory");
                 }
                 Notice::Node { ino, pages } if since >= BLOCKED_AFTER => {
                     let writes = self.waiting_changes.writes.get(ino).into_iter().flatten();
                     let touched = writes.into_iter().any(|write| write.pages.overlaps(*pages));
-                    if touched && self.host.is_blocked(running.tid) {
+                    if touched
+                        && self.host.is_blocked(running.tid)
+                        && !mistake("wait for pages that a write has locked")
+                    {
                         nodes.push((running.id, *ino, *pages));
                     }
                 }
