@@ -143,6 +143,9 @@ pub struct BrickPlace {
     pub brick: BrickName,
     /// Whether it is being drained.
     pub draining: bool,
+    /// Whether it is of the hot tier.
+    #[serde(default)]
+    pub hot: bool,
 }
 
 /// The running parts of a volume.

@@ -50,7 +50,8 @@ fn status(replicas: Vec<ReplicaStatus>) -> VolumeStatus {
 }
 
 fn volume() -> VolumeReport {
-    let place = |id, name: &str, draining| BrickPlace { id, brick: name.parse().unwrap(), draining };
+    let place =
+        |id, name: &str, draining, hot| BrickPlace { id, brick: name.parse().unwrap(), draining, hot };
     VolumeReport {
         name: "web".into(),
         id: "00ff".repeat(8),
@@ -59,10 +60,11 @@ fn volume() -> VolumeReport {
         shards: None,
         created: 951_782_400,
         bricks: vec![
-            place(1, "node1:/srv/web", false),
-            place(2, "node2:/srv/web", false),
-            place(3, "node3:/srv/web", false),
-            place(4, "node1:/srv/old", true),
+            place(1, "node1:/srv/web", false, false),
+            place(2, "node2:/srv/web", false, false),
+            place(3, "node3:/srv/web", false, false),
+            place(4, "node1:/srv/old", true, false),
+            place(5, "node1:/fast", false, true),
         ],
         metadata: vec!["node1".into(), "node2".into(), "node3".into()],
         arbiters: Vec::new(),
@@ -171,7 +173,7 @@ Volume ID: 00ff00ff00ff00ff00ff00ff00ff00ff
 Status: Started
 Created: 2000-02-29 00:00:00 UTC
 Copies of each block: 3
-Number of Bricks: 4
+Number of Bricks: 5
 Transport-type: tcp, mutual TLS
 Metadata replicas: node1, node2, node3
 Nodes that may be down: 1 (of those with bricks 1, of those with metadata 1)
@@ -180,6 +182,7 @@ Brick1: node1:/srv/web
 Brick2: node2:/srv/web
 Brick3: node3:/srv/web
 Brick4: node1:/srv/old (being removed)
+Brick5: node1:/fast (hot)
 Options Reconfigured:
 auth.allow: 10.9.0.0/16",
     );

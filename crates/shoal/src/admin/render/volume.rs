@@ -55,7 +55,8 @@ pub fn volumes(volumes: &[VolumeReport]) -> String {
         );
         for (n, place) in volume.bricks.iter().enumerate() {
             let draining = if place.draining { " (being removed)" } else { "" };
-            let _ = writeln!(text, "Brick{}: {}{draining}", n + 1, place.brick);
+            let hot = if place.hot { " (hot)" } else { "" };
+            let _ = writeln!(text, "Brick{}: {}{hot}{draining}", n + 1, place.brick);
         }
         if !volume.options.is_empty() {
             text.push_str("Options Reconfigured:\n");

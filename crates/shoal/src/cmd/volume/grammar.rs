@@ -1,6 +1,7 @@
 //! Parses the words after a volume's name by GlusterFS's grammar: `replica 3 node1:/b node2:/b node3:/b
 //! force`.
 
+use super::attachment::{Attachment, attachment};
 use crate::admin::render::Shown;
 use crate::admin::{BrickName, ClearKind, RemoveStep, ScrubStep, TierStep};
 use crate::limits::TOP_FILES_MAX;
@@ -79,6 +80,28 @@ pub fn conversion(words: &[String], other: &str) -> Result<Conversion, String> {
         }
         _ => Err("say what the volume shall be: `replica 3`, or `disperse 6 redundancy 2`".into()),
     }
+}
+
+/// Where blocks are stored and how, as far as that was said.
+pub struct Placement {
+    pub replica: Option<u8>,
+    pub arbitrated: bool,
+    /// Data shards and parity shards of a block.
+    pub shards: Option<(u8, u8)>,
+    pub bricks: Vec<BrickName>,
+    pub force: bool,
+}
+
+/// `[replica N | disperse N [redundancy M]] HOST:/BRICK... [force]`.
+pub fn placement(words: &[String]) -> Result<Placement, String> {
+    let (words, force) = without_force(words);
+    let Said { replica, arbitrated, dispersed, places } = said(words)?;
+    let bricks = names(&places)?;
+    let shards = match dispersed == Dispersed::default() {
+        true => None,
+        false => Some(dispersed.shards(bricks.len())?),
+    };
+    Ok(Placement { replica, arbitrated, shards, bricks, force })
 }
 
 /// What the words after a volume's name say.
@@ -208,7 +231,7 @@ fn with_arbiters(replica: Option<u8>, places: &[String]) -> Result<(Vec<BrickNam
 /// The arguments of `volume tier`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tiering {
-    Attach(Creation),
+    Attach(Attachment),
     Step(TierStep),
 }
 
@@ -218,11 +241,7 @@ pub fn tiering(words: &[String]) -> Result<Tiering, String> {
     if let [attach, rest @ ..] = words
         && attach == "attach"
     {
-        let creation = creation(rest)?;
-        if !creation.arbiters.is_empty() {
-            return Err("a hot tier has no arbiters: its metadata are those of the volume".into());
-        }
-        return Ok(Tiering::Attach(creation));
+        return attachment(rest).map(Tiering::Attach);
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(Tiering::Step(match words[..] {
@@ -510,14 +529,11 @@ mod tests {
     #[test]
     fn tiers_are_attached_and_detached_in_the_words_that_glusterfs_has() {
         let attached = |text: &str| match tiering(&words(text)) {
-            Ok(Tiering::Attach(made)) => (made.replica, made.shards, made.bricks.len(), made.force),
+            Ok(Tiering::Attach(made)) => (made.bricks.len(), made.force),
             other => panic!("{text}: {other:?}"),
         };
-        assert_eq!(attached("attach replica 2 a:/h b:/h"), (2, None, 2, false));
-        assert_eq!(
-            attached("attach disperse 3 redundancy 1 a:/h b:/h c:/h force"),
-            (2, Some((2, 1)), 3, true)
-        );
+        assert_eq!(attached("attach replica 2 a:/h b:/h"), (2, false));
+        assert_eq!(attached("attach disperse 3 redundancy 1 a:/h b:/h c:/h force"), (3, true));
         for (text, step) in [
             ("status", TierStep::Status),
             ("detach status", TierStep::Status),

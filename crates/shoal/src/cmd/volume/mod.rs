@@ -1,6 +1,7 @@
 //! `shoal volume`.
 
 mod activity;
+mod attachment;
 pub(super) mod gluster;
 pub(super) mod grammar;
 mod run;
@@ -83,7 +84,8 @@ Examples:
   shoal volume convert web replica 3";
 
 const TIER_HELP: &str = "\
-The hot tier has a scheme of its own, and the volume keeps its own on all other bricks. Settings: tier.demote-after, \
+The hot tier has a scheme of its own, and the volume keeps its own on all other bricks. Left out: as many copies as \
+the volume has, or one more than it has parity shards. Settings: tier.demote-after, \
 tier.promote-reads, tier.high-watermark, tier.low-watermark, tier.bytes-per-second, tier.pause (`volume set help`).
 
 Examples:

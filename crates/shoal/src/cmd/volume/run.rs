@@ -1,5 +1,6 @@
 //! Carrying out `shoal volume`.
 
+use super::attachment::{Attachment, Scheme};
 use super::grammar::{self, or_usage};
 use super::{Command, StatusOf, Volume};
 use super::{activity, gluster};
@@ -298,15 +299,7 @@ fn tier(
     output: Output,
 ) -> Outcome {
     let step = match or_usage(grammar::tiering(words)) {
-        grammar::Tiering::Attach(grammar::Creation { replica, bricks, shards, force, .. }) => {
-            return done(local, "tier attach", name, |name| AdminRequest::AttachTier {
-                name,
-                replica,
-                shards,
-                bricks,
-                force,
-            });
-        }
+        grammar::Tiering::Attach(attachment) => return attach(local, name, attachment),
         grammar::Tiering::Step(step) => step,
     };
     if step == TierStep::DetachCommit {
@@ -323,6 +316,22 @@ fn tier(
         other => return Err(strange(&other)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn attach(local: &Local, name: String, attachment: Attachment) -> Outcome {
+    let volumes = volumes(local, Some(name.clone()))?;
+    let copies = volumes.first().context("the server named no volume")?.replica;
+    let Scheme { replica, shards, note } = attachment.scheme(&name, copies).map_err(anyhow::Error::msg)?;
+    let Attachment { bricks, force, .. } = attachment;
+    let done = done(local, "tier attach", name, |name| AdminRequest::AttachTier {
+        name,
+        replica,
+        shards,
+        bricks,
+        force,
+    })?;
+    note.into_iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(done)
 }
 
 fn replace(local: &Local, name: String, words: &[String]) -> Outcome {

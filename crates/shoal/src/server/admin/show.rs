@@ -75,10 +75,12 @@ impl ServerContext {
     pub(super) fn volumes(&self, name: Option<&str>) -> Result<Vec<VolumeReport>, String> {
         let map = self.view.map();
         let one = |(id, volume): (GroupId, &Volume)| {
+            let hot = map.tiers.get(&id);
             let place = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| BrickPlace {
                 id: id.0,
                 brick: names::called(&map, brick),
                 draining: brick.state == BrickState::Draining,
+                hot: hot.is_some_and(|tier| tier.bricks.contains(&id)),
             };
             let called = |place: &ReplicaPlace| Some(map.nodes.get(&place.node)?.name.clone());
             let survives = Tolerance::of(&map, id).unwrap_or_default();

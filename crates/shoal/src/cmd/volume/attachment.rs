@@ -1,0 +1,124 @@
+//! `volume tier NAME attach`: how many copies a hot tier keeps.
+//!
+//! New content is on the hot tier only. So a tier for which no number is said tolerates as many losses as its
+//! volume does, and a tier that tolerates fewer is reported to the administrator.
+
+use super::grammar::{Placement, placement};
+use crate::admin::BrickName;
+use std::collections::BTreeSet;
+
+/// The arguments of `volume tier NAME attach`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attachment {
+    /// Copies of a block, and data shards and parity shards, if any of that was said.
+    said: Option<(u8, Option<(u8, u8)>)>,
+    pub bricks: Vec<BrickName>,
+    pub force: bool,
+}
+
+/// How the hot tier stores blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scheme {
+    /// Copies of a block, unless it is in shards.
+    pub replica: u8,
+    /// Data shards and parity shards.
+    pub shards: Option<(u8, u8)>,
+    /// What the administrator should know about it.
+    pub note: Option<String>,
+}
+
+/// `[replica N | disperse N [redundancy M]] HOST:/BRICK... [force]`.
+pub fn attachment(words: &[String]) -> Result<Attachment, String> {
+    let Placement { replica, arbitrated, shards, bricks, force } = placement(words)?;
+    if arbitrated {
+        return Err("a hot tier has no arbiters: its metadata are those of the volume".into());
+    }
+    let said = match shards {
+        Some((data, parity)) => Some((parity.saturating_add(1), Some((data, parity)))),
+        None => replica.map(|replica| (replica, None)),
+    };
+    Ok(Attachment { said, bricks, force })
+}
+
+impl Attachment {
+    /// The scheme of the hot tier of a volume whose blocks have `copies` copies. A block in shards counts as
+    /// one more copies than it has parity shards.
+    pub fn scheme(&self, volume: &str, copies: u8) -> Result<Scheme, String> {
+        let note = |replica| {
+            (replica < copies).then(|| match replica {
+                1 => "the hot tier keeps one copy of each block: a lost brick loses what is only there"
+                    .to_owned(),
+                _ => format!(
+                    "lost bricks without lost blocks: {} of the hot tier, {} of the volume",
+                    replica - 1,
+                    copies - 1
+                ),
+            })
+        };
+        if let Some((replica, shards)) = self.said {
+            return Ok(Scheme { replica, shards, note: note(replica) });
+        }
+        let wanted = usize::from(copies);
+        let hosts: BTreeSet<&str> = self.bricks.iter().map(|brick| brick.host.as_str()).collect();
+        let (bricks, nodes) = (self.bricks.len(), hosts.len());
+        if bricks < wanted || nodes < wanted && !self.force {
+            return Err(format!(
+                "volume {volume} survives {} lost bricks, and so does its hot tier by default, with {copies} copies of \
+                 each block: name {copies} bricks on {copies} nodes (here: {bricks} on {nodes}), or say `replica 1` \
+                 before them if one copy is really wanted: a lost brick loses what is only there",
+                copies.saturating_sub(1)
+            ));
+        }
+        Ok(Scheme { replica: copies, shards: None, note: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scheme(words: &str, copies: u8) -> Result<Scheme, String> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        attachment(&words)?.scheme("web", copies)
+    }
+
+    #[test]
+    fn hot_tier_keeps_as_many_copies_as_its_volume_if_none_are_said() {
+        let three = scheme("a:/t b:/t c:/t", 3).unwrap();
+        assert_eq!((three.replica, three.shards, three.note), (3, None, None));
+        assert_eq!(scheme("a:/t a:/u b:/t force", 3).unwrap().replica, 3);
+        let one = scheme("a:/t", 1).unwrap();
+        assert_eq!((one.replica, one.note), (1, None), "a volume of single copies stays as it is");
+        assert_eq!(scheme("a:/t b:/t", 1).unwrap().replica, 1);
+    }
+
+    #[test]
+    fn too_few_bricks_or_nodes_for_the_default_are_refused_with_what_to_say() {
+        for words in ["a:/t", "a:/t b:/t", "a:/t a:/u b:/t", "a:/t b:/t force"] {
+            let why = scheme(words, 3).unwrap_err();
+            assert!(
+                why.contains("name 3 bricks on 3 nodes") && why.contains("`replica 1`"),
+                "{words}: {why}"
+            );
+        }
+    }
+
+    #[test]
+    fn fewer_copies_than_the_volume_has_are_accepted_with_a_note() {
+        let one = scheme("replica 1 a:/t", 3).unwrap();
+        assert_eq!(
+            (one.replica, one.note.is_some_and(|note| note.contains("a lost brick loses"))),
+            (1, true)
+        );
+        let two = scheme("replica 2 a:/t b:/t", 3).unwrap();
+        assert_eq!(
+            two.note.as_deref(),
+            Some("a block on the hot tier survives 1 lost bricks, on the cold tier 2")
+        );
+        assert_eq!(scheme("replica 3 a:/t b:/t c:/t", 3).unwrap().note, None);
+        let shards = scheme("disperse 3 redundancy 1 a:/t b:/t c:/t", 2).unwrap();
+        assert_eq!((shards.replica, shards.shards, shards.note), (2, Some((2, 1)), None));
+        assert!(scheme("replica 3 arbiter 1 a:/t b:/t c:/t", 2).unwrap_err().contains("arbiters"));
+        assert!(scheme("replica 2", 2).unwrap_err().contains("at least one brick"));
+    }
+}
