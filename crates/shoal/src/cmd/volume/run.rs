@@ -6,7 +6,7 @@ use super::{Command, StatusOf, Volume};
 use super::{activity, gluster};
 use crate::admin::{
     AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, TierStep,
-    VolumeReport, VolumeStatus, render,
+    VolumeReport, VolumeState, VolumeStatus, render,
 };
 use crate::cmd::ask::strange;
 use crate::cmd::local::{Consent, Local, Mode, Output, the_answer};
@@ -21,6 +21,13 @@ impl Volume {
         let local = &self.local;
         match self.command {
             Command::Create { name, words } => create(local, name, &words.words),
+            Command::Start { name, force: Some(_) } if is_started(local, &name)? => {
+                eprintln!(
+                    "note: volume {name} is started already; a server serves its bricks again by itself"
+                );
+                println!("volume start: {name}: success");
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Start { name, .. } => {
                 done(local, "start", name, |name| AdminRequest::StartVolume { name })
             }
@@ -102,6 +109,11 @@ fn done(local: &Local, verb: &str, name: String, request: impl FnOnce(String) ->
     local.act(request(name.clone()))?;
     println!("volume {verb}: {name}: success");
     Ok(ExitCode::SUCCESS)
+}
+
+fn is_started(local: &Local, name: &str) -> anyhow::Result<bool> {
+    let volumes = volumes(local, Some(name.to_owned()))?;
+    Ok(volumes.first().is_some_and(|volume| volume.state == VolumeState::Started))
 }
 
 /// Creates a volume by the words that `volume create` takes after its name.
