@@ -49,6 +49,7 @@ mod rates;
 mod server;
 mod show;
 mod signals;
+mod similar;
 mod subdirectory;
 mod volume;
 mod walk;

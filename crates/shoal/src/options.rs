@@ -6,6 +6,7 @@
 pub mod gluster;
 
 use crate::limits::{JOURNAL_AGE_MS_MAX, MEMORY_BYTES_MAX, MEMORY_LIMIT_MIN, SLOW_OPERATION_S_MAX};
+use crate::similar::nearest;
 use gluster::Answer;
 use shoal_fuse::{LockScope, MountOptions, Transport};
 use shoal_types::limits::INLINE_BYTES_MAX;
@@ -13,6 +14,36 @@ use shoal_types::parse_bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Names of options that take effect, for suggestions. docs/ADMIN.md names them all.
+const OWN: &[&str] = &[
+    "subdir",
+    "remount",
+    "log-level",
+    "log-file",
+    "private",
+    "readers",
+    "waiters",
+    "read-ahead",
+    "cache",
+    "block-cache",
+    "inodes",
+    "locks",
+    "credentials",
+    "backup-volfile-servers",
+    "context",
+    "reader-thread-count",
+    "transport",
+    "local-reads",
+    "kernel-cache",
+    "statistics",
+    "tree-read-ahead",
+    "file-read-ahead",
+    "inline-limit",
+    "journal-age",
+    "slow-operation",
+    "memory",
+];
 
 /// How a volume is mounted and how much memory the client may use.
 #[derive(Clone, Debug, Default)]
@@ -271,10 +302,13 @@ impl Options {
                 Ok(Effect::None)
             }
             Some(Answer::Refused(instead)) => Err(format!("{word}: {instead}")),
-            None if value.is_some() => {
-                Err(format!("there is no mount option '{name}' with a value; see `shoal mount --help`"))
+            None => {
+                let with = if value.is_some() { " with a value" } else { "" };
+                let other = |known: &&str| *known != name;
+                let near = nearest(name, OWN.iter().copied().chain(gluster::names()).filter(other));
+                let meant = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+                Err(format!("there is no mount option '{name}'{with}; {meant}see `shoal mount --help`"))
             }
-            None => Err(format!("there is no mount option '{name}'; see `shoal mount --help`")),
         }
     }
 
@@ -568,35 +602,33 @@ mod tests {
     fn administrators_guide_names_every_mount_option() {
         let guide = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ADMIN.md");
         let guide = std::fs::read_to_string(guide).unwrap();
-        let own = [
-            "subdir",
-            "remount",
-            "log-level",
-            "log-file",
-            "private",
-            "readers",
-            "waiters",
-            "read-ahead",
-            "cache",
-            "block-cache",
-            "inodes",
-            "locks",
-            "credentials",
-            "backup-volfile-servers",
-            "context",
-            "reader-thread-count",
-            "transport",
-            "local-reads",
-            "kernel-cache",
-            "statistics",
-            "tree-read-ahead",
-            "file-read-ahead",
-            "inline-limit",
-            "journal-age",
-        ];
+        let own = OWN.iter().copied();
         let missing: Vec<&str> =
             gluster::names().chain(own).filter(|name| !guide.contains(&format!("`{name}"))).collect();
         assert!(missing.is_empty(), "docs/ADMIN.md does not name {missing:?}");
+    }
+
+    #[test]
+    fn misspelt_option_is_refused_with_the_one_that_was_meant() {
+        for (word, meant) in [
+            ("lokcs=local", "locks"),
+            ("blockcache=64", "block-cache"),
+            ("attribute-timout=1", "attribute-timeout"),
+            ("credential=/c", "credentials"),
+        ] {
+            let why = word.parse::<Options>().unwrap_err();
+            assert!(why.contains(&format!("did you mean {meant}?")), "{word}: {why}");
+        }
+    }
+
+    #[test]
+    fn every_option_of_the_list_is_understood() {
+        for name in OWN {
+            let why = |word: &str| word.parse::<Options>().err().unwrap_or_default();
+            let unknown = "there is no mount option";
+            let tried = [(*name).to_owned(), format!("{name}=1")];
+            assert!(tried.iter().any(|word| !why(word).starts_with(unknown)), "{name}");
+        }
     }
 
     #[test]

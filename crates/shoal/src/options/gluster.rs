@@ -152,7 +152,6 @@ pub fn answer(name: &str, value: Option<&str>) -> Option<Answer> {
 }
 
 /// The names of all of these.
-#[cfg(test)]
 pub fn names() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|(name, _)| *name)
 }

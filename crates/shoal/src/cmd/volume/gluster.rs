@@ -6,6 +6,8 @@
 //! `docs/VOLUME-OPTIONS.md` is written from this table.
 
 use crate::options::gluster::{GLUSTER_ONLY, OFF};
+use crate::similar::nearest;
+use shoal_cluster::options::ALL;
 #[cfg(test)]
 use std::fmt::Write;
 
@@ -57,6 +59,8 @@ const ENCRYPTED: &str = "connections are always encrypted, with certificates of 
 const COUNTED: &str = "bricks and mounts always count: `volume profile NAME info` shows it; log-level= and SHOAL_LOG set what is logged";
 const DETECTED: &str = "a node that does not answer is noticed within seconds";
 const NFS: &str = "there is no NFS server inside: export a mount with nfs-ganesha or the kernel's server";
+const RAISED: &str = "op-version of each volume is raised by itself when all servers and mounts have been upgraded; \
+                      `volume get NAME op-version` shows it";
 const QUOTA: &str = "there are no quotas yet";
 const SNAPSHOTS: &str = "there are no snapshots yet";
 const GEO: &str = "there is no geo-replication yet: copy from a mount with rsync";
@@ -97,6 +101,8 @@ const RULES: &[(&str, Rule)] = &[
     ("cluster.metadata-self-heal", OffRefused(HEALS, HEAL_STAYS)),
     ("cluster.min-free-disk", NotNeeded("a share of each disk is reserved by itself")),
     ("cluster.min-free-inodes", NotNeeded("a share of each disk is reserved by itself")),
+    ("cluster.max-op-version", NotNeeded(RAISED)),
+    ("cluster.op-version", NotNeeded(RAISED)),
     ("cluster.quorum-count", NotNeeded(MAJORITY)),
     ("cluster.quorum-reads", NotNeeded(MAJORITY)),
     ("cluster.quorum-type", OffRefused(MAJORITY, MAJORITY_STAYS)),
@@ -143,6 +149,7 @@ const RULES: &[(&str, Rule)] = &[
     ("features.uss", OnRefused("there are none", SNAPSHOTS)),
     ("features.worm", OnRefused("there are none", WORM)),
     ("features.worm-file-level", OnRefused("there are none", WORM)),
+    ("features.utime", NotNeeded("times are those of the metadata, the same on all bricks")),
     ("features.*", NotNeeded(GLUSTER_ONLY)),
     ("ganesha.enable", OnRefused("there is none", NFS)),
     ("geo-replication.indexing", OnRefused("nothing reads an index", GEO)),
@@ -161,6 +168,7 @@ const RULES: &[(&str, Rule)] = &[
     ("performance.io-thread-count", NotNeeded(THREADS)),
     ("performance.md-cache-timeout", NotNeeded(CACHES)),
     ("performance.nl-cache-timeout", NotNeeded(CACHES)),
+    ("performance.qr-cache-timeout", NotNeeded(CACHES)),
     ("performance.*", NotNeeded(ALWAYS_ON)),
     ("server.allow-insecure", NotNeeded("clients are known by certificates, and may use any port")),
     ("server.root-squash", OnRefused("root of a client is root of the volume", ROOT_SQUASH)),
@@ -199,6 +207,23 @@ pub fn look_up<'a, T>(table: &'a [(&str, T)], name: &str) -> Option<&'a T> {
     own.or_else(|| table.iter().find(|(known, _)| is_family(known))).map(|(_, entry)| entry)
 }
 
+/// The error of an option that there is not, neither here nor in GlusterFS, or that only a family admits
+/// although it is very similar to a known name. `None`: the option is known, or a family admits it.
+pub fn unknown(key: &str) -> Option<String> {
+    let names = || RULES.iter().map(|(name, _)| *name).chain(ALL.iter().map(|known| known.key));
+    if names().any(|name| name == key) {
+        return None;
+    }
+    // The name of a family is no option.
+    if let Some(meant) = nearest(key, names().filter(|name| !name.ends_with('*'))) {
+        return Some(format!("there is no option '{key}'; did you mean {meant}?"));
+    }
+    match look_up(RULES, key) {
+        Some(_) => None,
+        None => shoal_cluster::options::check(key, "").err(),
+    }
+}
+
 /// GlusterFS's `10.0.0.*` as a network; every other word stays as it is.
 fn network(word: &str) -> String {
     let octets: Vec<&str> = word.strip_suffix(".*").map(|rest| rest.split('.').collect()).unwrap_or_default();
@@ -208,6 +233,26 @@ fn network(word: &str) -> String {
             format!("{}{zeros}/{}", octets.join("."), octets.len() * 8)
         }
         _ => word.to_owned(),
+    }
+}
+
+/// Tells which option and value of ours one of GlusterFS became.
+pub fn translated((key, value): (&str, &str), (ours, ours_value): (&str, &str)) -> String {
+    match key == ours {
+        true => format!("{value} means {ours_value}"),
+        false => format!("{key} is {ours} here"),
+    }
+}
+
+/// The option of ours that a known one of GlusterFS sets; the same name if it is one of ours. The error says
+/// why it sets none.
+pub fn ours(key: &str) -> Result<&str, String> {
+    match look_up(RULES, key) {
+        None => Ok(key),
+        Some(Same(ours) | Switch(ours)) => Ok(ours),
+        Some(NotNeeded(why) | Refused(why) | OffRefused(why, _) | OnRefused(why, _)) => {
+            Err(format!("{key} is an option of GlusterFS that sets nothing here: {why}"))
+        }
     }
 }
 
@@ -243,7 +288,7 @@ fn document() -> String {
          ## Options of Shoal\n`shoal volume set NAME KEY VALUE`, `volume get NAME KEY|all`, `volume reset NAME KEY`.\n\n\
          | option | default | what it does |\n|---|---|---|\n",
     );
-    for known in shoal_cluster::options::ALL {
+    for known in ALL {
         let _ =
             writeln!(text, "| `{}` | {} | {} |", known.key, known.default.replace('*', "`*`"), known.help);
     }
@@ -291,7 +336,72 @@ mod tests {
         let networks = Answer::Set("auth.allow", "10.0.0.0/8,192.168.7.0/24,10.1.2.3".into());
         assert_eq!(answer("auth.allow", "10.*, 192.168.7.*,10.1.2.3"), Some(networks));
         assert_eq!(answer("auth.allow", "*"), None, "it is ours");
+        let said = translated(("auth.allow", "10.77.0.*"), ("auth.allow", "10.77.0.0/24"));
+        assert_eq!(said, "10.77.0.* means 10.77.0.0/24");
+        assert_eq!(
+            translated(("features.read-only", "on"), ("read-only", "on")),
+            "features.read-only is read-only here"
+        );
         assert!(group("metadata-cache").is_some() && group("nonsense").is_none());
+    }
+
+    #[test]
+    fn option_that_is_read_or_reset_is_translated_or_explained() {
+        assert_eq!(ours("features.read-only"), Ok("read-only"));
+        assert_eq!(ours("performance.cache-size"), Ok("block-cache"));
+        assert_eq!(ours("cluster.watermark-hi"), Ok("tier.high-watermark"));
+        assert_eq!(ours("locks"), Ok("locks"));
+        assert!(ours("performance.parallel-readdir").unwrap_err().contains("sets nothing here"));
+        assert!(ours("cluster.op-version").unwrap_err().contains("raised by itself"));
+    }
+
+    #[test]
+    fn misspelt_option_is_refused_with_the_one_that_was_meant() {
+        for (key, meant) in [
+            ("performance.cache-szie", "performance.cache-size"),
+            ("features.reed-only", "features.read-only"),
+            ("client.sssl", "client.ssl"),
+            ("network.pingtimeout", "network.ping-timeout"),
+            ("nfs.disabel", "nfs.disable"),
+            ("auth.alow", "auth.allow"),
+            ("blockcache", "block-cache"),
+        ] {
+            let why = format!("there is no option '{key}'; did you mean {meant}?");
+            assert_eq!(unknown(key), Some(why), "{key}");
+        }
+        assert!(unknown("unheard.of").is_some_and(|why| why.contains("there are: auth.allow")));
+    }
+
+    /// Options of GlusterFS's glusterd-volume-set.c that only a family of the table admits, and that are
+    /// spelt like another one.
+    #[test]
+    fn option_of_glusterfs_is_not_taken_for_a_misspelt_one() {
+        for key in [
+            "performance.io-cache-size",
+            "performance.qr-cache-size",
+            "performance.nl-cache-limit",
+            "performance.parallel-readdir",
+            "performance.cache-swift-metadata",
+            "features.sdfs",
+            "features.shard-lru-limit",
+            "features.worm-files-deletable",
+            "features.barrier-timeout",
+            "network.frame-timeout",
+            "changelog.changelog-dir",
+            "client.event-threads",
+            "server.event-threads",
+            "storage.reserve-size",
+            "nfs.drc",
+            "cluster.tier-mode",
+            "cluster.metadata-self-heal",
+            "cache",
+            "locks",
+        ] {
+            assert_eq!(unknown(key), None, "{key}");
+        }
+        for (key, _) in RULES {
+            assert_eq!(unknown(key), None, "{key}");
+        }
     }
 
     #[test]

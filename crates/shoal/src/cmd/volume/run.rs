@@ -63,10 +63,7 @@ impl Volume {
                 status(local, name.filter(|name| name != "all"), what, digest, output)
             }
             Command::Set { words, output } => set(local, &words.words, output),
-            Command::Reset { name, key, .. } => {
-                let key = key.filter(|key| key != "all");
-                done(local, "reset", name, |name| AdminRequest::ResetOptions { name, key })
-            }
+            Command::Reset { name, key, .. } => reset(local, name, key.filter(|key| key != "all")),
             Command::Get { name, key, output } => get(local, name, &key, output),
             Command::AddBrick { name, words } => {
                 let (bricks, force) = or_usage(grammar::bricks(&words.words));
@@ -175,11 +172,45 @@ fn set(local: &Local, words: &[String], output: Output) -> Outcome {
         grammar::Setting::Pairs(name, pairs) => {
             // All or none, as far as that can be known here; the servers check them again.
             let pairs = settings(pairs)?;
+            check_scope(&name, &pairs)?;
             change_settings(local, &name, pairs)?;
             println!("volume set: {name}: success");
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// GlusterFS's word for all volumes.
+const ALL_VOLUMES: &str = "all";
+
+/// GlusterFS has options of the whole cluster, `volume set all KEY VALUE`. None of them is a setting here.
+fn check_scope(name: &str, pairs: &[(String, String)]) -> anyhow::Result<()> {
+    match pairs.first() {
+        Some((key, _)) if name == ALL_VOLUMES => {
+            bail!("{key} is a setting of one volume: name it instead of `all`, and set it on each")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn reset(local: &Local, name: String, key: Option<String>) -> Outcome {
+    let key = match key {
+        None => None,
+        Some(key) => {
+            if let Some(why) = gluster::unknown(&key) {
+                bail!("{why}");
+            }
+            match gluster::ours(&key) {
+                Ok(ours) => Some(ours.to_owned()),
+                Err(why) => {
+                    eprintln!("note: {why}");
+                    println!("volume reset: {name}: success");
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+        }
+    };
+    done(local, "reset", name, |name| AdminRequest::ResetOptions { name, key })
 }
 
 /// Changes settings, one after the other.
@@ -205,11 +236,14 @@ fn settings(said: Vec<(String, String)>) -> anyhow::Result<Vec<(String, String)>
             eprintln!("note: group {value} is not needed: {why}");
             continue;
         }
+        if let Some(why) = gluster::unknown(&key) {
+            bail!("{why}");
+        }
         let (key, value) = match gluster::answer(&key, &value) {
             None => (key, value),
-            Some(gluster::Answer::Set(ours, value)) => {
-                eprintln!("note: {key} is {ours} here");
-                (ours.to_owned(), value)
+            Some(gluster::Answer::Set(ours, ours_value)) => {
+                eprintln!("note: {}", gluster::translated((&key, &value), (ours, &ours_value)));
+                (ours.to_owned(), ours_value)
             }
             Some(gluster::Answer::NotNeeded(why)) => {
                 eprintln!("note: {key} is not needed: {why}");
@@ -255,17 +289,15 @@ fn list(volumes: &[VolumeReport], output: Output) -> Outcome {
 }
 
 fn get(local: &Local, name: String, key: &str, output: Output) -> Outcome {
+    let only = match Some(key).filter(|key| *key != "all") {
+        None => None,
+        Some(key) => match gluster::unknown(key) {
+            Some(why) => bail!(why),
+            None => Some(gluster::ours(key).map_err(anyhow::Error::msg)?),
+        },
+    };
     let volumes = volumes(local, Some(name))?;
     let volume = volumes.first().context("the server named no volume")?;
-    let only = Some(key).filter(|key| *key != "all");
-    if let Some(key) = only {
-        // Says which there are.
-        if shoal_cluster::options::find(key).is_none()
-            && let Err(why) = shoal_cluster::options::check(key, "")
-        {
-            bail!(why);
-        }
-    }
     let values = render::option_values(volume, only);
     output.print(&values, |_| render::options(volume, only))?;
     Ok(ExitCode::SUCCESS)
@@ -428,4 +460,22 @@ fn digest(local: &Local, name: &str, output: Output) -> Outcome {
     output.print(&volume, render::digests)?;
     let identical = render::agreement(&volume.replicas) == render::Agreement::Identical;
     Ok(if identical { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn option_of_the_whole_cluster_is_answered_and_a_setting_is_of_one_volume() {
+        let one = |key: &str, value: &str| settings(vec![(key.to_owned(), value.to_owned())]).unwrap();
+        let raised = one("cluster.op-version", "100000");
+        assert!(raised.is_empty() && check_scope("all", &raised).is_ok());
+        let set = one("auth.allow", "10.77.0.*");
+        assert_eq!(set, [("auth.allow".to_owned(), "10.77.0.0/24".to_owned())]);
+        assert!(check_scope("web", &set).is_ok());
+        assert!(check_scope("all", &set).unwrap_err().to_string().contains("one volume"));
+        let misspelt = settings(vec![("features.reed-only".into(), "on".into())]).unwrap_err();
+        assert!(misspelt.to_string().contains("did you mean features.read-only?"));
+    }
 }
