@@ -58,7 +58,17 @@ mod web;
 use clap::Parser as _;
 use std::process::ExitCode;
 
+/// The name of the process in /proc/PID/comm, by which `pgrep shoal` and `top` find it.
+const PROCESS_NAME: &std::ffi::CStr = c"shoal";
+
+/// Names the process. One that was started through `/proc/self/exe` would be called `exe`.
+fn name_process() {
+    // Only the name is wrong if this fails.
+    let _ = nix::sys::prctl::set_name(PROCESS_NAME);
+}
+
 fn main() -> ExitCode {
+    name_process();
     if let Some(code) = cmd::helper::run_if_called(std::env::args_os()) {
         return code;
     }
@@ -69,5 +79,18 @@ fn main() -> ExitCode {
             eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_is_called_shoal_in_proc() {
+        // The name belongs to a thread; that of the main thread is the name of the process.
+        name_process();
+        let comm = std::fs::read_to_string("/proc/thread-self/comm").expect("a name");
+        assert_eq!(comm.trim_end(), "shoal");
     }
 }
