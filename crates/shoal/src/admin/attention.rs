@@ -3,6 +3,7 @@
 
 use super::VolumeState;
 use super::reports::{ClusterReport, VolumeHealth};
+use crate::limits::FULL_BRICKS_NAMED_MAX;
 
 impl ClusterReport {
     /// Fills in what needs attention.
@@ -46,6 +47,9 @@ fn troubles(volume: &VolumeHealth) -> Vec<String> {
             volume.bricks_online, volume.bricks
         ));
     }
+    if let Some(said) = full(volume) {
+        found.push(said);
+    }
     match volume.degraded {
         Some(0) => {}
         Some(blocks) => found.push(format!(
@@ -59,9 +63,27 @@ fn troubles(volume: &VolumeHealth) -> Vec<String> {
     found
 }
 
+/// Which bricks are full, and what to do.
+fn full(volume: &VolumeHealth) -> Option<String> {
+    let name = &volume.name;
+    let all: Vec<String> = volume.full_bricks.iter().map(ToString::to_string).collect();
+    let more = match all.len().saturating_sub(FULL_BRICKS_NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = all.get(..FULL_BRICKS_NAMED_MAX).unwrap_or(&all).join(", ");
+    (!all.is_empty()).then(|| {
+        format!(
+            "volume {name}: full, and taking no more blocks: {named}{more}; make room on the disk, or delete files, or \
+             `shoal volume add-brick {name} HOST:/BRICK` and then `shoal volume rebalance {name} start`"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::BrickName;
 
     fn health(change: impl FnOnce(&mut VolumeHealth)) -> Vec<String> {
         let mut volume = VolumeHealth {
@@ -73,6 +95,7 @@ mod tests {
             replicas: 3,
             has_leader: true,
             degraded: Some(0),
+            full_bricks: Vec::new(),
         };
         change(&mut volume);
         let report = ClusterReport {
@@ -88,15 +111,21 @@ mod tests {
         report.with_attention().attention
     }
 
+    fn bricks(count: usize) -> Vec<BrickName> {
+        (1..=count).map(|n| format!("n{n}:/b").parse().unwrap()).collect()
+    }
+
     #[test]
     fn every_reason_for_attention_is_said_and_a_healthy_volume_has_none() {
         assert_eq!(health(|_| ()), Vec::<String>::new());
         type Change = fn(&mut VolumeHealth);
-        let cases: [(Change, &str); 6] = [
+        let cases: [(Change, &str); 8] = [
             (|volume| volume.bricks_online = 2, "2 of 3 bricks"),
             (|volume| volume.replicas_online = 2, "2 of 3 metadata replicas"),
             (|volume| (volume.has_leader, volume.degraded) = (false, None), "no leader yet"),
             (|volume| volume.degraded = Some(7), "7 blocks lack copies"),
+            (|volume| volume.full_bricks = bricks(1), "taking no more blocks: n1:/b; make room"),
+            (|volume| volume.full_bricks = bricks(5), "n1:/b, n2:/b, n3:/b and 2 more; "),
             (|volume| volume.degraded = None, "has not looked yet"),
             (
                 |volume| (volume.has_leader, volume.degraded, volume.replicas_online) = (false, None, 1),

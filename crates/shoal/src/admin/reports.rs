@@ -58,6 +58,10 @@ pub struct VolumeHealth {
     pub has_leader: bool,
     /// Degraded blocks; `None` if the leader was not reached, or has not examined all blocks yet.
     pub degraded: Option<u64>,
+    /// Bricks that take no more blocks because their disks are full, those of the hot tier left out: what it
+    /// cannot take is stored on the cold one.
+    #[serde(default)]
+    pub full_bricks: Vec<BrickName>,
 }
 
 /// A join token.

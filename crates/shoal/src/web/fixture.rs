@@ -85,6 +85,7 @@ pub fn cluster(nodes: usize, volumes: usize) -> ClusterReport {
         replicas: 3,
         has_leader: true,
         degraded: Some(0),
+        full_bricks: Vec::new(),
     };
     ClusterReport {
         cluster: "0123456789abcdef".repeat(2),

@@ -119,6 +119,7 @@ fn a_cluster_shows_its_nodes_and_volumes_at_a_glance() {
         replicas: 3,
         has_leader: true,
         degraded: None,
+        full_bricks: Vec::new(),
     };
     let report = ClusterReport {
         cluster: "ab".repeat(16),

@@ -39,6 +39,7 @@ pub fn report(volumes: &[&str], down: &[&str]) -> ClusterReport {
         replicas: 3,
         has_leader: true,
         degraded: Some(0),
+        full_bricks: Vec::new(),
     };
     ClusterReport {
         cluster: "0123456789abcdef0123456789abcdef".into(),

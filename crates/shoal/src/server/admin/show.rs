@@ -5,6 +5,7 @@ use super::super::context::ServerContext;
 use super::names;
 use crate::admin::*;
 use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
+use shoal_cluster::limits::{HOT_FREE_PART, ROOM_LOW_BYTES};
 use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Tolerance, Volume};
 use shoal_types::{BlockScheme, GroupId, NodeId, Tier, Timestamp};
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ impl ServerContext {
             replicas: replicas.len() as u32,
             has_leader,
             degraded: if has_leader { self.degraded(id) } else { None },
+            full_bricks: full(map, id, &bricks),
         }
     }
 
@@ -215,6 +217,21 @@ pub(super) fn bricks(map: &ClusterMap, reports: &Reports, volume: GroupId) -> Ve
     map.bricks_of(volume).map(status).collect()
 }
 
+/// The bricks of a volume that take no more blocks, those of its hot tier left out.
+fn full(map: &ClusterMap, volume: GroupId, bricks: &[BrickStatus]) -> Vec<BrickName> {
+    let hot = map.tiers.get(&volume);
+    let is_hot = |brick: &BrickStatus| hot.is_some_and(|tier| tier.bricks.iter().any(|id| id.0 == brick.id));
+    let full =
+        bricks.iter().filter(|brick| has_no_room(brick.total_bytes, brick.free_bytes) && !is_hot(brick));
+    full.map(|brick| brick.brick.clone()).collect()
+}
+
+/// Whether a disk of this size with so much room gets no more blocks.
+fn has_no_room(total_bytes: Option<u64>, free_bytes: Option<u64>) -> bool {
+    let (Some(total), Some(free)) = (total_bytes, free_bytes) else { return false };
+    total > 0 && free < ROOM_LOW_BYTES.min(total / HOT_FREE_PART)
+}
+
 /// The state of a group's replicas.
 fn replicas(map: &ClusterMap, reports: &Reports, group: GroupId) -> Vec<ReplicaStatus> {
     let find = |place: &ReplicaPlace| -> Option<&ReplicaReport> {
@@ -243,4 +260,18 @@ fn replicas(map: &ClusterMap, reports: &Reports, group: GroupId) -> Vec<ReplicaS
         }
     };
     places.iter().map(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_has_no_room_below_the_free_space_at_which_writers_pass_it_over() {
+        let disk = Some(100 << 30);
+        assert!(has_no_room(disk, Some(0)) && has_no_room(disk, Some(ROOM_LOW_BYTES - 1)));
+        assert!(!has_no_room(disk, Some(ROOM_LOW_BYTES)));
+        assert!(!has_no_room(Some(160 << 20), Some(10 << 20)), "a small disk has less to spare");
+        assert!(!has_no_room(None, None) && !has_no_room(Some(0), Some(0)), "its size is not known");
+    }
 }
