@@ -39,7 +39,7 @@ enum Command {
 ///
 /// FILE is a volume file (of a client, a server, or a single process), the output of `gluster volume info
 /// NAME`, or a directory of `/var/lib/glusterd/vols`. Exit code 0: everything has a counterpart or is not
-/// needed, 1: an option was left out.
+/// needed, or the volume was created, 1: an option is left out.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -161,14 +161,28 @@ impl Volfile {
             println!();
             volume::create(local, name.clone(), &commands.create)?;
             volume::change_settings(local, name, commands.set)?;
+            if commands.left_out {
+                eprintln!("note: options were left out of volume {name}: the lines above say which, and why");
+            }
         }
-        Ok(ExitCode::from(u8::from(commands.left_out)))
+        Ok(ExitCode::from(exit_code(commands.left_out, self.create)))
     }
+}
+
+/// A volume that was created is a success, so that `&&` goes on: the notes say what was left out of it.
+fn exit_code(left_out: bool, created: bool) -> u8 {
+    u8::from(left_out && !created)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plan_that_leaves_an_option_out_exits_with_1_unless_the_volume_was_created() {
+        assert_eq!((exit_code(false, false), exit_code(true, false)), (0, 1));
+        assert_eq!((exit_code(false, true), exit_code(true, true)), (0, 0));
+    }
 
     #[test]
     fn commands_name_new_bricks_and_the_options_that_are_left() {
