@@ -176,10 +176,11 @@ impl Cli {
 
 /// Prints why the command line is not understood, and exits.
 pub fn end_with(error: &clap::Error) -> ! {
-    // A closed standard error changes nothing: the exit code tells.
-    let _ = error.print();
-    if let Some(answer) = gluster_commands::answer(error) {
-        eprintln!("\nshoal: {}", show::runnable(&answer));
+    match gluster_commands::answer(error) {
+        // The usage would only hide it.
+        Some(answer) => eprintln!("shoal: {}", show::runnable(&answer)),
+        // A closed standard error changes nothing: the exit code tells.
+        None => drop(error.print()),
     }
     std::process::exit(error.exit_code())
 }
