@@ -10,13 +10,13 @@ use serde::Serialize;
 use shoal_types::{BlockId, SessionId};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Shows where the content of files is: in the metadata, or in blocks on which bricks.
 ///
 /// What GlusterFS tells in the attribute `trusted.glusterfs.pathinfo`. Everything written on the mount so far
-/// is made durable first.
+/// is made durable first. Exit code 1: a file could not be shown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,29 +42,45 @@ struct Shown<'a> {
 impl Fileinfo {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut flushed = Vec::new();
-        for file in &self.files {
-            let name = || file.display().to_string();
-            let stat = fs::metadata(file).with_context(name)?;
-            if !stat.is_file() {
-                bail!("{} is not a regular file: only those have content", file.display());
-            }
-            let mount = find::mount_of(file)?;
-            if !flushed.contains(&mount.point) {
-                make_durable(&mount)?;
-                flushed.push(mount.point.clone());
-            }
-            let pieces = ask_content(&mount.home(), stat.ino()).with_context(name)?;
-            if self.json {
-                let (file, inode) = (&*file.to_string_lossy(), stat.ino());
-                let shown = Shown { file, inode, bytes: stat.len(), pieces: &pieces };
-                println!("{}", serde_json::to_string(&shown)?);
-                continue;
-            }
-            println!("{}: {}, inode {}", file.display(), show::bytes(stat.len()), stat.ino());
-            pieces.iter().for_each(|piece| println!("  {}", line(piece)));
-        }
-        Ok(ExitCode::SUCCESS)
+        let failed = for_each_file(&self.files, |file| self.show(file, &mut flushed));
+        Ok(ExitCode::from(u8::from(failed > 0)))
     }
+
+    /// Shows a file. `flushed`: mounts that were made durable before.
+    fn show(&self, file: &Path, flushed: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+        let name = || file.display().to_string();
+        let stat = fs::metadata(file).with_context(name)?;
+        if !stat.is_file() {
+            bail!("{} is not a regular file: only those have content", file.display());
+        }
+        let mount = find::mount_of(file)?;
+        if !flushed.contains(&mount.point) {
+            make_durable(&mount)?;
+            flushed.push(mount.point.clone());
+        }
+        let pieces = ask_content(&mount.home(), stat.ino()).with_context(name)?;
+        if self.json {
+            let (file, inode) = (&*file.to_string_lossy(), stat.ino());
+            let shown = Shown { file, inode, bytes: stat.len(), pieces: &pieces };
+            println!("{}", serde_json::to_string(&shown)?);
+            return Ok(());
+        }
+        println!("{}: {}, inode {}", file.display(), show::bytes(stat.len()), stat.ino());
+        pieces.iter().for_each(|piece| println!("  {}", line(piece)));
+        Ok(())
+    }
+}
+
+/// Shows all files, past those that fail, as ls(1) does. Returns how many failed.
+fn for_each_file(files: &[PathBuf], mut show: impl FnMut(&Path) -> anyhow::Result<()>) -> usize {
+    let mut failed = 0;
+    for file in files {
+        if let Err(error) = show(file) {
+            eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
+            failed += 1;
+        }
+    }
+    failed
 }
 
 fn line(piece: &Piece) -> String {
@@ -89,6 +105,19 @@ fn line(piece: &Piece) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_that_fails_does_not_keep_the_others_from_being_shown() {
+        let mut shown = Vec::new();
+        let failed = for_each_file(&["a", "missing", "b"].map(PathBuf::from), |file| {
+            shown.push(file.to_owned());
+            if file == Path::new("missing") {
+                bail!("No such file or directory");
+            }
+            Ok(())
+        });
+        assert_eq!((failed, shown.len()), (1, 3));
+    }
 
     #[test]
     fn a_line_says_which_bricks_have_what() {
