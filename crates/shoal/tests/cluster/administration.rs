@@ -58,6 +58,7 @@ fn administrator_sees_and_controls_what_a_cluster_does() {
     nothing_is_lost_without_consent(&cluster);
     mounts_are_listed_with_what_they_hold_and_locks_are_cleared(&cluster, &mount);
     volume_is_renamed_while_it_is_mounted(&cluster, &mount);
+    commands_of_glusterfs_scripts_are_answered(&cluster);
     bricks_are_described_and_scrubbed(&cluster);
     rebalance_is_stopped(&cluster);
 
@@ -120,6 +121,17 @@ fn volume_is_renamed_while_it_is_mounted(cluster: &Cluster, mount: &Mount) {
     let (code, _, stderr) = shoal(cluster, "volume rename v other");
     assert!(code == Some(2) && stderr.contains("there are: www"), "{stderr}");
     ok(cluster, "volume rename www v");
+}
+
+fn commands_of_glusterfs_scripts_are_answered(cluster: &Cluster) {
+    let (code, _, stderr) = shoal(cluster, "volume start v force");
+    assert!(code == Some(0) && stderr.contains("started already"), "{stderr}");
+    let (code, _, stderr) = shoal(cluster, "volume start v");
+    assert!(code == Some(2) && stderr.contains("started already"), "{stderr}");
+    ok(cluster, "volume reset v features.read-only");
+    assert_eq!(json(cluster, "volume get v features.read-only"), serde_json::json!({"read-only": "off"}));
+    let (code, _, stderr) = shoal(cluster, "volume set v features.reed-only on");
+    assert!(code == Some(2) && stderr.contains("did you mean features.read-only?"), "{stderr}");
 }
 
 fn bricks_are_described_and_scrubbed(cluster: &Cluster) {

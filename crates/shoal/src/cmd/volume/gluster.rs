@@ -59,8 +59,8 @@ const ENCRYPTED: &str = "connections are always encrypted, with certificates of 
 const COUNTED: &str = "bricks and mounts always count: `volume profile NAME info` shows it; log-level= and SHOAL_LOG set what is logged";
 const DETECTED: &str = "a node that does not answer is noticed within seconds";
 const NFS: &str = "there is no NFS server inside: export a mount with nfs-ganesha or the kernel's server";
-const RAISED: &str = "op-version of each volume is raised by itself when all servers and mounts have been upgraded; \
-                      `volume get NAME op-version` shows it";
+const OP_VERSION: &str = "each volume has its own: `volume get NAME op-version` shows it, and `volume set NAME op-version 2` \
+                          raises it when all nodes and mounts have been upgraded";
 const QUOTA: &str = "there are no quotas yet";
 const SNAPSHOTS: &str = "there are no snapshots yet";
 const GEO: &str = "there is no geo-replication yet: copy from a mount with rsync";
@@ -101,8 +101,8 @@ const RULES: &[(&str, Rule)] = &[
     ("cluster.metadata-self-heal", OffRefused(HEALS, HEAL_STAYS)),
     ("cluster.min-free-disk", NotNeeded("a share of each disk is reserved by itself")),
     ("cluster.min-free-inodes", NotNeeded("a share of each disk is reserved by itself")),
-    ("cluster.max-op-version", NotNeeded(RAISED)),
-    ("cluster.op-version", NotNeeded(RAISED)),
+    ("cluster.max-op-version", Refused(OP_VERSION)),
+    ("cluster.op-version", Refused(OP_VERSION)),
     ("cluster.quorum-count", NotNeeded(MAJORITY)),
     ("cluster.quorum-reads", NotNeeded(MAJORITY)),
     ("cluster.quorum-type", OffRefused(MAJORITY, MAJORITY_STAYS)),
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(ours("cluster.watermark-hi"), Ok("tier.high-watermark"));
         assert_eq!(ours("locks"), Ok("locks"));
         assert!(ours("performance.parallel-readdir").unwrap_err().contains("sets nothing here"));
-        assert!(ours("cluster.op-version").unwrap_err().contains("raised by itself"));
+        assert!(ours("cluster.op-version").unwrap_err().contains("volume get NAME op-version"));
     }
 
     #[test]

@@ -468,10 +468,12 @@ mod tests {
 
     #[test]
     fn option_of_the_whole_cluster_is_answered_and_a_setting_is_of_one_volume() {
-        let one = |key: &str, value: &str| settings(vec![(key.to_owned(), value.to_owned())]).unwrap();
-        let raised = one("cluster.op-version", "100000");
-        assert!(raised.is_empty() && check_scope("all", &raised).is_ok());
-        let set = one("auth.allow", "10.77.0.*");
+        let one = |key: &str, value: &str| settings(vec![(key.to_owned(), value.to_owned())]);
+        let refused = one("cluster.op-version", "100000").unwrap_err().to_string();
+        assert!(refused.contains("volume set NAME op-version 2"), "{refused}");
+        let none = one("cluster.brick-multiplex", "on").unwrap();
+        assert!(none.is_empty() && check_scope("all", &none).is_ok());
+        let set = one("auth.allow", "10.77.0.*").unwrap();
         assert_eq!(set, [("auth.allow".to_owned(), "10.77.0.0/24".to_owned())]);
         assert!(check_scope("web", &set).is_ok());
         assert!(check_scope("all", &set).unwrap_err().to_string().contains("one volume"));
