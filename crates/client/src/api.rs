@@ -313,8 +313,7 @@ impl Client {
         self.observed(wait, observe, |core| {
             let size = core.getattr(ino).map_or(0, |inode| inode.size);
             if offset.is_some() {
-                // An append-only file is open for appending alone.
-                core.may_open_for_writing(ino, false)?;
+                core.may_write(ino)?;
             }
             let at = match offset {
                 Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),

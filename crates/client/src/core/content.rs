@@ -32,6 +32,15 @@ impl Core {
         Ok(flags::may_open_for_writing(&self.cache.need(ino)?.inode, appends)?)
     }
 
+    /// Fails with a need unless the client may change the file, or because its inode flags forbid it: an
+    /// append-only file is open for appending alone. Rights come first. If the inode is fetched without them,
+    /// another client that writes is recalled twice, for a reader and for a writer.
+    pub(crate) fn may_write(&mut self, ino: InodeId) -> Outcome<()> {
+        self.alive()?;
+        self.may_change(ino)?;
+        self.may_open_for_writing(ino, false)
+    }
+
     fn content(&mut self, ino: InodeId) -> Outcome<&mut Content> {
         match &mut self.cache.need(ino)?.body {
             Body::File(content) => Ok(content),

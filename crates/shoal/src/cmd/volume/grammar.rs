@@ -1,9 +1,8 @@
 //! Parses the words after a volume's name by GlusterFS's grammar: `replica 3 node1:/b node2:/b node3:/b
 //! force`.
 
-use super::attachment::{Attachment, attachment};
 use crate::admin::render::Shown;
-use crate::admin::{BrickName, ClearKind, RemoveStep, ScrubStep, TierStep};
+use crate::admin::{BrickName, ClearKind, RemoveStep, ScrubStep};
 use crate::limits::TOP_FILES_MAX;
 use crate::profile::TopOf;
 use clap::error::ErrorKind;
@@ -226,43 +225,6 @@ fn with_arbiters(replica: Option<u8>, places: &[String]) -> Result<(Vec<BrickNam
         }
     }
     Ok((bricks, arbiters))
-}
-
-/// The arguments of `volume tier`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Tiering {
-    Attach(Attachment),
-    Step(TierStep),
-}
-
-/// `attach [replica N | disperse N [redundancy M]] HOST:/BRICK... [force]`, `status`, `plan`, or
-/// `detach start|status|stop|commit`.
-pub fn tiering(words: &[String]) -> Result<Tiering, String> {
-    if let [attach, rest @ ..] = words
-        && attach == "attach"
-    {
-        return attachment(rest).map(Tiering::Attach);
-    }
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    Ok(Tiering::Step(match words[..] {
-        ["status"] | ["detach", "status"] => TierStep::Status,
-        ["plan"] => TierStep::Plan,
-        ["detach", "start"] => TierStep::DetachStart,
-        ["detach", "stop"] => TierStep::DetachStop,
-        ["detach", "commit"] => TierStep::DetachCommit,
-        ["detach", "force"] | ["detach", "commit", "force"] => {
-            return Err(
-                "what is on the hot tier is nowhere else: `detach start` moves it, then `detach commit`"
-                    .into(),
-            );
-        }
-        _ => {
-            return Err(
-                "say attach [replica N] HOST:/BRICK..., status, plan, or detach start|status|stop|commit"
-                    .into(),
-            );
-        }
-    }))
 }
 
 const COPIES_STAY: &str =
@@ -522,36 +484,6 @@ mod tests {
             ("force a:/b", "'force' is no brick"),
         ] {
             let error = creation(&words(bad)).unwrap_err();
-            assert!(error.contains(why), "{bad}: {error}");
-        }
-    }
-
-    #[test]
-    fn tiers_are_attached_and_detached_in_the_words_that_glusterfs_has() {
-        let attached = |text: &str| match tiering(&words(text)) {
-            Ok(Tiering::Attach(made)) => (made.bricks.len(), made.force),
-            other => panic!("{text}: {other:?}"),
-        };
-        assert_eq!(attached("attach replica 2 a:/h b:/h"), (2, false));
-        assert_eq!(attached("attach disperse 3 redundancy 1 a:/h b:/h c:/h force"), (3, true));
-        for (text, step) in [
-            ("status", TierStep::Status),
-            ("detach status", TierStep::Status),
-            ("plan", TierStep::Plan),
-            ("detach start", TierStep::DetachStart),
-            ("detach stop", TierStep::DetachStop),
-            ("detach commit", TierStep::DetachCommit),
-        ] {
-            assert_eq!(tiering(&words(text)), Ok(Tiering::Step(step)), "{text}");
-        }
-        for (bad, why) in [
-            ("", "say attach"),
-            ("detach", "say attach"),
-            ("detach force", "nowhere else"),
-            ("attach", "at least one brick"),
-            ("attach replica 2 arbiter 1 a:/h b:/h c", "no arbiters"),
-        ] {
-            let error = tiering(&words(bad)).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");
         }
     }

@@ -1,10 +1,10 @@
 //! `shoal volume`.
 
 mod activity;
-mod attachment;
 pub(super) mod gluster;
 pub(super) mod grammar;
 mod run;
+mod tiering;
 
 pub(super) use run::{change_settings, create, volumes};
 

@@ -1,7 +1,7 @@
 //! Carrying out `shoal volume`.
 
-use super::attachment::{Attachment, Scheme};
 use super::grammar::{self, or_usage};
+use super::tiering::{Attachment, Scheme, Tiering, tiering};
 use super::{Command, StatusOf, Volume};
 use super::{activity, gluster};
 use crate::admin::{
@@ -342,9 +342,9 @@ fn tier(
     consent: Consent,
     output: Output,
 ) -> Outcome {
-    let step = match or_usage(grammar::tiering(words)) {
-        grammar::Tiering::Attach(attachment) => return attach(local, name, attachment),
-        grammar::Tiering::Step(step) => step,
+    let step = match or_usage(tiering(words)) {
+        Tiering::Attach(attachment) => return attach(local, name, attachment),
+        Tiering::Step(step) => step,
     };
     if step == TierStep::DetachCommit {
         consent.obtain(mode, "The bricks of the hot tier will not be part of the volume any more.")?;

@@ -1,11 +1,48 @@
-//! `volume tier NAME attach`: how many copies a hot tier keeps.
+//! The words of `volume tier`, and how many copies a hot tier keeps.
 //!
 //! New content is on the hot tier only. So a tier for which no number is said tolerates as many losses as its
 //! volume does, and a tier that tolerates fewer is reported to the administrator.
 
 use super::grammar::{Placement, placement};
-use crate::admin::BrickName;
+use crate::admin::{BrickName, TierStep};
 use std::collections::BTreeSet;
+
+/// The arguments of `volume tier`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tiering {
+    Attach(Attachment),
+    Step(TierStep),
+}
+
+/// `attach [replica N | disperse N [redundancy M]] HOST:/BRICK... [force]`, `status`, `plan`, or
+/// `detach start|status|stop|commit`.
+pub fn tiering(words: &[String]) -> Result<Tiering, String> {
+    if let [attach, rest @ ..] = words
+        && attach == "attach"
+    {
+        return attachment(rest).map(Tiering::Attach);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(Tiering::Step(match words[..] {
+        ["status"] | ["detach", "status"] => TierStep::Status,
+        ["plan"] => TierStep::Plan,
+        ["detach", "start"] => TierStep::DetachStart,
+        ["detach", "stop"] => TierStep::DetachStop,
+        ["detach", "commit"] => TierStep::DetachCommit,
+        ["detach", "force"] | ["detach", "commit", "force"] => {
+            return Err(
+                "what is on the hot tier is nowhere else: `detach start` moves it, then `detach commit`"
+                    .into(),
+            );
+        }
+        _ => {
+            return Err(
+                "say attach [replica N] HOST:/BRICK..., status, plan, or detach start|status|stop|commit"
+                    .into(),
+            );
+        }
+    }))
+}
 
 /// The arguments of `volume tier NAME attach`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +65,7 @@ pub struct Scheme {
 }
 
 /// `[replica N | disperse N [redundancy M]] HOST:/BRICK... [force]`.
-pub fn attachment(words: &[String]) -> Result<Attachment, String> {
+fn attachment(words: &[String]) -> Result<Attachment, String> {
     let Placement { replica, arbitrated, shards, bricks, force } = placement(words)?;
     if arbitrated {
         return Err("a hot tier has no arbiters: its metadata are those of the volume".into());
@@ -77,9 +114,42 @@ impl Attachment {
 mod tests {
     use super::*;
 
-    fn scheme(words: &str, copies: u8) -> Result<Scheme, String> {
-        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        attachment(&words)?.scheme("web", copies)
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn scheme(text: &str, copies: u8) -> Result<Scheme, String> {
+        attachment(&words(text))?.scheme("web", copies)
+    }
+
+    #[test]
+    fn tiers_are_attached_and_detached_in_the_words_that_glusterfs_has() {
+        let attached = |text: &str| match tiering(&words(text)) {
+            Ok(Tiering::Attach(made)) => (made.bricks.len(), made.force),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(attached("attach replica 2 a:/h b:/h"), (2, false));
+        assert_eq!(attached("attach disperse 3 redundancy 1 a:/h b:/h c:/h force"), (3, true));
+        for (text, step) in [
+            ("status", TierStep::Status),
+            ("detach status", TierStep::Status),
+            ("plan", TierStep::Plan),
+            ("detach start", TierStep::DetachStart),
+            ("detach stop", TierStep::DetachStop),
+            ("detach commit", TierStep::DetachCommit),
+        ] {
+            assert_eq!(tiering(&words(text)), Ok(Tiering::Step(step)), "{text}");
+        }
+        for (bad, why) in [
+            ("", "say attach"),
+            ("detach", "say attach"),
+            ("detach force", "nowhere else"),
+            ("attach", "at least one brick"),
+            ("attach replica 2 arbiter 1 a:/h b:/h c", "no arbiters"),
+        ] {
+            let error = tiering(&words(bad)).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
     }
 
     #[test]
