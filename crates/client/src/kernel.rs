@@ -22,6 +22,9 @@ pub enum Stale {
     /// Everything about an inode itself: attributes, ACLs and extended attributes, the content of a file, the
     /// target of a link, the listing of a directory.
     Node(InodeId),
+    /// An inode that no program has used lately. It stays valid; the kernel is asked to forget it unless it is
+    /// in use.
+    Unused(InodeId),
 }
 
 /// A cache in front of the client. Set once, with [`Client::set_kernel`](crate::Client::set_kernel).

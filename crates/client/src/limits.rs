@@ -132,6 +132,8 @@ pub const EXTENTS_PAGE_EVICTED: usize = 16;
 pub const CONTENDED_LOOKUPS_MAX: u32 = 4;
 /// A directory is no longer watched after this many recalls in it without a use of it by this client.
 pub const RECALLS_UNUSED_MAX: u32 = 4;
+/// Inodes of such a directory that the kernel is asked to forget at a time.
+pub const UNUSED_AT_ONCE_MAX: usize = 1 << 16;
 /// Remembered names that another client has changed, and that the kernel has not looked up since. If there
 /// are more, all are forgotten: the hazard is rare, see `Core::outdated_dentries`.
 pub const OUTDATED_DENTRIES_MAX: usize = 10_000;

@@ -67,6 +67,7 @@ use dentry_updates::DentryUpdates;
 use dir_attr_race::DirAttrRace;
 use getattr_inflight::Waiting;
 use pages::Pages;
+use prune::Evictions;
 use shoal_client::{Client, KernelCache, Stale};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::{Condvar, Mutex, unlocked};
@@ -121,6 +122,7 @@ pub(crate) struct Invalidator {
     /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
     listings: DentryUpdates,
     dir_attr_race: DirAttrRace,
+    evictions: Evictions,
     busy: DirActivity,
     /// An inode was invalidated at least once.
     drops_at_all: AtomicBool,
@@ -148,6 +150,7 @@ impl Invalidator {
             name_changes: DentryUpdates::new(host),
             listings: DentryUpdates::new(host),
             dir_attr_race: DirAttrRace::new(),
+            evictions: Evictions::default(),
             busy: DirActivity::new(),
             drops_at_all: AtomicBool::new(false),
             skips: AtomicU64::new(0),
@@ -623,7 +626,7 @@ impl Invalidator {
 impl KernelCache for Invalidator {
     fn forget(&self, stale: &[Stale]) {
         let mut seen = HashSet::with_capacity(stale.len());
-        let (mut names, mut nodes, mut all_names) = (Vec::new(), Vec::new(), false);
+        let (mut names, mut nodes, mut all_names, mut unused) = (Vec::new(), Vec::new(), false, Vec::new());
         for item in stale.iter().filter(|item| !is_passed_over() && seen.insert(*item)) {
             match item {
                 Stale::Name { dir, name } => {
@@ -634,6 +637,7 @@ impl KernelCache for Invalidator {
                     nodes.push(*dir);
                 }
                 Stale::Node(ino) => nodes.push(*ino),
+                Stale::Unused(ino) => unused.push(*ino),
             }
         }
         // `INVAL_ENTRY` invalidates the directory's listing only if the dcache has the name.
@@ -645,6 +649,7 @@ impl KernelCache for Invalidator {
                 nodes.push(*dir);
             }
         }
+        self.evictions.request(unused);
         self.void_write_permits(&nodes);
         let mut state = self.state.lock();
         nodes.retain(|ino| {

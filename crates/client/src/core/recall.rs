@@ -7,7 +7,7 @@
 use super::Core;
 use super::cache::Body;
 use crate::kernel::Stale;
-use crate::limits::RECALLS_UNUSED_MAX;
+use crate::limits::{RECALLS_UNUSED_MAX, UNUSED_AT_ONCE_MAX};
 use rustc_hash::FxHashSet;
 use shoal_runtime::planted::mistake;
 use shoal_types::{BatchSeq, InodeId, Name, Timestamp};
@@ -151,10 +151,11 @@ impl Core {
             return;
         }
         right.unused = 0;
-        let others = self.refs.under(cover).any(|ino| ino != cover && !self.rights.held.contains(&ino));
-        if others {
-            // The kernel prunes dentries that are not in use; the next recall may find nothing left.
-            stale.push(Stale::Names(cover));
+        let is_other = |ino: &InodeId| *ino != cover && !self.rights.held.contains(ino);
+        let before = stale.len();
+        stale.extend(self.refs.under(cover).filter(is_other).take(UNUSED_AT_ONCE_MAX).map(Stale::Unused));
+        if stale.len() > before {
+            // The kernel forgets those that are not in use; a later recall may find none left.
             return;
         }
         let covers = FxHashSet::from_iter([cover]);

@@ -6,6 +6,10 @@
 //! referred to for longest (`FUSE_NOTIFY_PRUNE`, `fuse_try_prune_one_inode`). It drops their dentries if they
 //! are unused (`d_prune_aliases`) and sends FORGET.
 //!
+//! The same happens with the inodes of a directory in which only another client has worked lately. When the
+//! kernel refers to none of them any more, the client gives up its watch, and the other client needs no recall
+//! for each of its changes.
+//!
 //! **Promises.** Nothing in use is disturbed: open and mapped files, working directories, mount points and
 //! directories with cached names have dentries in use, and stay. Pruning takes no directory lock and waits
 //! for no request but reads in flight, so it cannot deadlock with a local change. What is cached is no less
@@ -21,7 +25,8 @@ use crate::limits::{
     PRUNE_LOOK_EVERY, PRUNE_MESSAGE_INODES, PRUNE_PAUSE_MAX, PRUNE_SLACK_PART, PRUNED_AT_ONCE_MAX,
 };
 use shoal_client::Referred;
-use shoal_runtime::thread::{Builder, sleep};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::Builder;
 use shoal_types::InodeId;
 use std::io;
 use std::sync::Arc;
@@ -41,13 +46,13 @@ impl Invalidator {
         affinity::everywhere();
         let mut pacer = Pacer::new(inodes_max);
         while !self.state.lock().ended {
-            sleep(pacer.pause);
+            let mut inodes = self.evictions.wait(pacer.pause);
             let Some(client) = self.client.upgrade() else { return };
-            let count = pacer.next(client.referred());
-            if count == 0 {
-                continue;
+            if inodes.is_empty() {
+                let count = pacer.next(client.referred());
+                inodes = if count > 0 { client.oldest_referred(count) } else { Vec::new() };
             }
-            for inodes in client.oldest_referred(count).chunks(PRUNE_MESSAGE_INODES) {
+            for inodes in inodes.chunks(PRUNE_MESSAGE_INODES) {
                 let nodes: Vec<InodeId> = inodes.iter().flat_map(|ino| self.nodes.of(*ino)).collect();
                 self.counts.pruned.fetch_add(nodes.len() as u64, Relaxed);
                 match kernel.prune(&nodes) {
@@ -65,6 +70,36 @@ impl Invalidator {
                 }
             }
         }
+    }
+}
+
+/// Inodes that are to be pruned because no program uses their directory, and another client works there.
+#[derive(Default)]
+pub(super) struct Evictions {
+    queue: Mutex<Vec<InodeId>>,
+    news: Condvar,
+}
+
+impl Evictions {
+    /// Queues inodes; those that do not fit stay.
+    pub(super) fn request(&self, mut inodes: Vec<InodeId>) {
+        if inodes.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        inodes.truncate(PRUNED_AT_ONCE_MAX.saturating_sub(queue.len()));
+        queue.append(&mut inodes);
+        drop(queue);
+        self.news.notify_one();
+    }
+
+    /// Takes what is queued; waits for it, for a bounded time.
+    fn wait(&self, longest: Duration) -> Vec<InodeId> {
+        let mut queue = self.queue.lock();
+        if queue.is_empty() {
+            self.news.wait_for(&mut queue, longest);
+        }
+        std::mem::take(&mut queue)
     }
 }
 

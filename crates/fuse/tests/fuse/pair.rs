@@ -95,6 +95,12 @@ impl Side {
         }
     }
 
+    /// Rights that this mount has requested from the server so far.
+    pub fn acquires(&self) -> u64 {
+        let stats = self.client.stats();
+        stats.iter().find(|stat| stat.name == "client_acquires_total").expect("it is counted").value
+    }
+
     /// Requests that the kernel sends to this mount while the action runs, by kind.
     pub fn requests(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
         let before = self.mounted.stats();

@@ -93,3 +93,20 @@ fn a_new_name_costs_the_other_mount_none_of_the_old_ones() {
         }
     });
 }
+
+#[test]
+fn a_directory_that_the_other_mount_has_made_is_changed_without_a_request_for_each_name() {
+    quiet_pair(|pair| {
+        const NAMES: usize = 400;
+        fs::create_dir(pair.a.path("dir")).expect("new");
+        for n in 0..NAMES {
+            fs::write(pair.a.path(&format!("dir/{n}")), "content").expect("written");
+        }
+        let before = pair.b.acquires();
+        fs::remove_dir_all(pair.b.path("dir")).expect("removed");
+        let acquires = pair.b.acquires() - before;
+        // The other mount's kernel refers to all of the files, and forgets them when it is asked to.
+        assert!(acquires < NAMES as u64 / 2, "{acquires} requests for {NAMES} names");
+        assert!(!pair.a.path("dir").exists());
+    });
+}
