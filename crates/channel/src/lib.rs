@@ -31,7 +31,7 @@ pub use device::{clone_device, open_device};
 pub use filesystem::{Filesystem, Offer, Refused, Settings};
 pub use local::LocalConnection;
 pub use reply::{
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    Canceller, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
     ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPath, ReplyStatfs, ReplyWrite, ReplyXattr, absent,
 };
 pub use request::{

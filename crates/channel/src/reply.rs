@@ -4,6 +4,7 @@ use crate::abi::{self, OpenFlags};
 use crate::types::{Attr, Entry, FileHandle, Lock, NodeId, Statfs, Unique};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -18,16 +19,46 @@ pub(crate) struct Reply {
     unique: Unique,
     path: Arc<dyn ReplyPath>,
     is_sent: bool,
+    /// The same for a [`Canceller`], once there is one.
+    is_sent_by_either: Option<Arc<AtomicBool>>,
+}
+
+/// Replies to a request with an error, if it has no other reply so far. It may outlive the request.
+pub struct Canceller {
+    unique: Unique,
+    path: Arc<dyn ReplyPath>,
+    is_sent: Arc<AtomicBool>,
+}
+
+impl Canceller {
+    /// Replies with an errno, a positive number, if there is no other reply. A later one is discarded.
+    pub fn error(&self, errno: i32) {
+        if !self.is_sent.swap(true, Ordering::AcqRel) {
+            deliver(&*self.path, self.unique, -errno, &[]);
+        }
+    }
 }
 
 impl Reply {
     pub(crate) fn new(unique: Unique, path: Arc<dyn ReplyPath>) -> Reply {
-        Reply { unique, path, is_sent: false }
+        Reply { unique, path, is_sent: false, is_sent_by_either: None }
     }
 
     fn send(mut self, error: i32, data: &[IoSlice<'_>]) {
-        self.is_sent = true;
-        deliver(&*self.path, self.unique, error, data);
+        if self.is_first() {
+            deliver(&*self.path, self.unique, error, data);
+        }
+    }
+
+    /// Whether nothing was sent before. From now on something was.
+    fn is_first(&mut self) -> bool {
+        let is_first = |sent: &Arc<AtomicBool>| !sent.swap(true, Ordering::AcqRel);
+        !std::mem::replace(&mut self.is_sent, true) && self.is_sent_by_either.as_ref().is_none_or(is_first)
+    }
+
+    fn canceller(&mut self) -> Canceller {
+        let is_sent = self.is_sent_by_either.get_or_insert_default().clone();
+        Canceller { unique: self.unique, path: self.path.clone(), is_sent }
     }
 
     fn data(self, data: &[u8]) {
@@ -51,7 +82,7 @@ fn deliver(path: &dyn ReplyPath, unique: Unique, error: i32, data: &[IoSlice<'_>
 /// A dropped reply is sent as an error, so that no caller waits for ever.
 impl Drop for Reply {
     fn drop(&mut self) {
-        if !self.is_sent {
+        if self.is_first() {
             tracing::error!(unique = self.unique.0, "a request was dropped without a reply");
             deliver(&*self.path, self.unique, -libc::EIO, &[]);
         }
@@ -67,6 +98,11 @@ macro_rules! replies {
             /// Replies with an errno, a positive number.
             pub fn error(self, errno: i32) {
                 self.0.send(-errno, &[]);
+            }
+
+            /// Can reply with an error as long as this has not.
+            pub fn canceller(&mut self) -> Canceller {
+                self.0.canceller()
             }
         }
     )* };
@@ -139,6 +175,11 @@ impl ReplyAttr {
     /// Replies with an errno, a positive number.
     pub fn error(self, errno: i32) {
         self.reply.send(-errno, &[]);
+    }
+
+    /// Can reply with an error as long as this has not.
+    pub fn canceller(&mut self) -> Canceller {
+        self.reply.canceller()
     }
 }
 
@@ -279,6 +320,11 @@ impl ReplyDirectory {
     pub fn error(self, errno: i32) {
         self.0.reply.send(-errno, &[]);
     }
+
+    /// Can reply with an error as long as this has not.
+    pub fn canceller(&mut self) -> Canceller {
+        self.0.reply.canceller()
+    }
 }
 
 impl ReplyDirectoryPlus {
@@ -318,6 +364,11 @@ impl ReplyDirectoryPlus {
     /// Replies with an errno, a positive number.
     pub fn error(self, errno: i32) {
         self.listing.reply.send(-errno, &[]);
+    }
+
+    /// Can reply with an error as long as this has not.
+    pub fn canceller(&mut self) -> Canceller {
+        self.listing.reply.canceller()
     }
 }
 

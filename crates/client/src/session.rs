@@ -16,6 +16,7 @@ use crate::recalls::RecallWorker;
 use crate::shared::MountShared;
 use crate::ship::Shipper;
 use crate::stats::Stat;
+use crate::trace;
 use crate::transport::Transport;
 use crate::values::{Calling, Failure, Reply, Wait};
 use crate::walk::Walker;
@@ -140,6 +141,9 @@ impl Session {
                 Some(fetched) => _ = fetched.install(&mut state.core),
                 None => state.core.begin(),
             }
+            if !trace::begin_attempt() {
+                return Err(Errno::EINTR.into());
+            }
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
@@ -151,10 +155,12 @@ impl Session {
             if returned {
                 self.context.changed.notify_all();
             }
+            // The process may have been stopped since the lease was checked, so it is checked once more after
+            // a read.
+            let is_late = outcome.is_ok() && !changed && !self.context.lease.holds();
+            trace::end_attempt(is_late || matches!(outcome, Err(Fault::Tree(_))));
             match outcome {
-                // The process may have been stopped since the lease was checked, so it is checked once more
-                // after the read.
-                Ok(_) if !changed && !self.context.lease.holds() => {}
+                Ok(_) if is_late => {}
                 Ok(answer) => {
                     if !again {
                         self.context.counters.hits.add(1);

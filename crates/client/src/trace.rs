@@ -5,6 +5,8 @@
 //! time counts for the innermost wait only. On a thread that follows no trace this costs one read of a
 //! thread-local variable.
 //!
+//! A call that waits can be [cancelled](Trace::cancel): it will have no effect. That does not end its wait.
+//!
 //! **Assumes** that the calling thread itself waits. Work of other threads shows as the wait for it.
 
 use crate::limits::TRACE_STEPS_MAX;
@@ -13,6 +15,7 @@ use shoal_runtime::time::{Duration, Instant};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// The cause of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -78,9 +81,21 @@ struct Waits {
     by_hop: Vec<(Hop, Duration)>,
 }
 
+/// The call waits, or is about to be attempted.
+const WAITS: u8 = 0;
+/// The call is being attempted: some microseconds.
+const RUNS: u8 = 1;
+/// The call was carried out, or has failed.
+const DONE: u8 = 2;
+/// The call is not attempted any more.
+const CANCELLED: u8 = 3;
+
 /// The waits of one call.
 #[derive(Debug, Default)]
-pub struct Trace(Mutex<Waits>);
+pub struct Trace {
+    waits: Mutex<Waits>,
+    progress: AtomicU8,
+}
 
 thread_local! {
     static FOLLOWED: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
@@ -97,6 +112,25 @@ pub fn waits(hop: Hop, what: impl FnOnce() -> String) -> Waiting {
         trace.begin(hop, what());
     }
     Waiting(trace)
+}
+
+/// The call of the current thread is about to be attempted. False if it was cancelled.
+pub(crate) fn begin_attempt() -> bool {
+    FOLLOWED.with_borrow(|trace| {
+        let attempt = |trace: &Arc<Trace>| trace.progress.compare_exchange(WAITS, RUNS, SeqCst, SeqCst);
+        !matches!(trace.as_ref().map(attempt), Some(Err(CANCELLED)))
+    })
+}
+
+/// The attempt is over. `waits`: the call was not carried out, and is attempted again after a wait.
+pub(crate) fn end_attempt(waits: bool) {
+    FOLLOWED.with_borrow(|trace| {
+        if let Some(trace) = trace {
+            let next = if waits { WAITS } else { DONE };
+            // An earlier call of the same request may have been carried out.
+            let _ = trace.progress.compare_exchange(RUNS, next, SeqCst, SeqCst);
+        }
+    });
 }
 
 impl Drop for Waiting {
@@ -123,15 +157,22 @@ impl Trace {
         call()
     }
 
+    /// Cancels the call while it waits. True if it has had no effect and will have none; it fails with `EINTR`
+    /// when its wait is over.
+    pub fn cancel(&self) -> bool {
+        let cancelled = self.progress.compare_exchange(WAITS, CANCELLED, SeqCst, SeqCst);
+        matches!(cancelled, Ok(_) | Err(CANCELLED))
+    }
+
     /// Begins a wait. The thread need not follow the trace.
     pub fn begin(&self, hop: Hop, what: String) {
         let open = Open { hop, what, begun: Instant::now(), nested: Duration::ZERO };
-        self.0.lock().open.push(open);
+        self.waits.lock().open.push(open);
     }
 
     /// Ends the innermost wait.
     pub fn end(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.waits.lock();
         let Some(Open { hop, what, begun, nested }) = state.open.pop() else { return };
         let whole = begun.elapsed();
         if let Some(outer) = state.open.last_mut() {
@@ -142,14 +183,14 @@ impl Trace {
 
     /// The innermost wait in progress, and its duration.
     pub fn now(&self) -> Option<String> {
-        let state = self.0.lock();
+        let state = self.waits.lock();
         let open = state.open.last()?;
         Some(format!("{} ({:.1} s): {}", open.hop.name(), open.begun.elapsed().as_secs_f64(), open.what))
     }
 
     /// Time by cause, as text: `metadata 5.2 s, brick 0.1 s, here 0.0 s`. `here` is the rest of `took`.
     pub fn hops(&self, took: Duration) -> String {
-        let state = self.0.lock();
+        let state = self.waits.lock();
         let mut by_hop = state.by_hop.clone();
         if let Some(open) = state.open.last() {
             add(&mut by_hop, open.hop, open.begun.elapsed());
@@ -166,7 +207,7 @@ impl Trace {
 
     /// The longest wait that has ended.
     pub fn longest(&self) -> Option<String> {
-        let state = self.0.lock();
+        let state = self.waits.lock();
         let step = state.steps.iter().max_by_key(|step| step.took)?;
         Some(format!("{} ({:.1} s): {}", step.hop.name(), step.took.as_secs_f64(), step.what))
     }
@@ -197,6 +238,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn call_is_cancelled_while_it_waits_and_not_once_it_was_carried_out() {
+        let [waits, done] = [(); 2].map(|()| Arc::new(Trace::default()));
+        waits.follow(|| {
+            assert!(begin_attempt());
+            assert!(!waits.cancel(), "it is being attempted");
+            end_attempt(true);
+            assert!(waits.cancel());
+            assert!(!begin_attempt(), "it is not attempted any more");
+        });
+        done.follow(|| {
+            assert!(begin_attempt());
+            end_attempt(false);
+            assert!(!done.cancel());
+            assert!(begin_attempt(), "the rest of the request goes on");
+        });
+    }
+
+    #[test]
     fn time_counts_for_the_innermost_wait_of_a_traced_thread() {
         let trace = Arc::new(Trace::default());
         let pause = Duration::from_millis(20);
@@ -212,7 +271,7 @@ mod tests {
         });
         drop(waits(Hop::Brick, || panic!("no trace is followed any more")));
         assert_eq!(trace.now(), None);
-        let state = trace.0.lock();
+        let state = trace.waits.lock();
         let times: Vec<(Hop, Duration)> = state.by_hop.clone();
         drop(state);
         assert_eq!(times.iter().map(|(hop, _)| *hop).collect::<Vec<_>>(), [Hop::Leader, Hop::Metadata]);

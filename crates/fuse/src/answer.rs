@@ -4,13 +4,12 @@ use crate::encode::{attributes, node};
 use crate::kernel::{attr_lifetime, name_lifetime};
 use bytes::Bytes;
 use shoal_channel::{
-    FileHandle, NodeId, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr,
+    Canceller, FileHandle, NodeId, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr,
 };
 use shoal_client::{Entry, Looked};
 use shoal_runtime::planted::mistake;
-
 use shoal_types::{Errno, Inode, InodeId};
 use std::io::IoSlice;
 use std::time::Duration;
@@ -18,6 +17,8 @@ use std::time::Duration;
 /// A reply of any kind can be an error.
 pub(crate) trait Fail {
     fn fail(self, why: Errno);
+    /// See [`Canceller`].
+    fn canceller(&mut self) -> Canceller;
 }
 
 macro_rules! fail {
@@ -25,6 +26,10 @@ macro_rules! fail {
         impl Fail for $reply {
             fn fail(self, why: Errno) {
                 self.error(why.0);
+            }
+
+            fn canceller(&mut self) -> Canceller {
+                $reply::canceller(self)
             }
         }
     )* };

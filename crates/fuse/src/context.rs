@@ -67,6 +67,12 @@ ops! {
 }
 
 impl Op {
+    /// Whether the request changes nothing, and may still wait when its call has been carried out: for bricks,
+    /// or until changes are durable.
+    pub(crate) fn waits_after_its_call(self) -> bool {
+        matches!(self, Op::Read | Op::Fsync | Op::Fsyncdir)
+    }
+
     /// Whether the request names an inode that the kernel has, and no name: if the inode does not exist, it
     /// was removed.
     pub(crate) fn is_of_inode(self) -> bool {

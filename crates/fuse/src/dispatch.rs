@@ -47,7 +47,7 @@ impl Dispatcher {
         let nodes = Arc::new(NodeIds::new(root));
         let invalidator = Invalidator::new(&client, &nodes, host);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
-        let running = Running::new(slow_operation);
+        let running = Running::new(slow_operation, host);
         running.start()?;
         let shared = Shared { client, counters, invalidator, locks, splits, nodes, running, waiting };
         Ok(Dispatcher { shared: Arc::new(shared), slow })

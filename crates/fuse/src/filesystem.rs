@@ -2,7 +2,7 @@
 //! handed to other threads by `dispatch`.
 
 use crate::affinity::Affinity;
-use crate::answer;
+use crate::answer::{self, Fail};
 use crate::context::{Context, Holds, Op, Write};
 use crate::dispatch::{Dispatcher, Pending};
 use crate::encode::{fallocate_mode, node};
@@ -81,14 +81,14 @@ impl Filesystem {
     }
 
     /// A request of a thread that changes names in a directory. It holds the inode lock of the directory.
-    fn request_of_names<R: Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+    fn request_of_names<R: Fail + Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
         let pending = self.request(op, req, reply);
         let Context { ino, thread, .. } = pending.context;
         pending.holding(Holds::names(ino, thread))
     }
 
     /// A request about an inode whose lock it holds. The kernel may cache the reply.
-    fn request_with_lock<R: Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+    fn request_with_lock<R: Fail + Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
         let pending = self.cacheable_request(op, req, reply);
         let ino = pending.context.ino;
         pending.holding(Holds::Dir(ino))

@@ -5,7 +5,7 @@
 
 use crate::notify::Notifications;
 use crate::place::Place;
-use crate::thread::{Call, keep_no_files_but, reads, thread_state};
+use crate::thread::{Call, is_killed, keep_no_files_but, reads, thread_state};
 use shoal_types::{InodeId, Name};
 use std::fmt;
 use std::fs::File;
@@ -41,6 +41,10 @@ pub trait Host: Send + Sync + 'static {
     fn look_at(&self, tid: u32) -> Option<Thread>;
     /// Whether a thread of the mount process is in uninterruptible sleep in the kernel.
     fn is_blocked(&self, tid: i32) -> bool;
+    /// Whether a thread was killed, and dies as soon as it gets the reply that it waits for.
+    fn is_killed(&self, _tid: u32) -> bool {
+        false
+    }
     /// Whether a thread sleeps in a call that reads this file.
     fn reads(&self, tid: u32, ino: InodeId) -> bool;
     /// The call of a thread, if it is one that writes.
@@ -125,6 +129,10 @@ impl Host for Machine {
     fn is_blocked(&self, tid: i32) -> bool {
         // If the state cannot be read, the thread counts as blocked, because a batch waits for it.
         thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
+    }
+
+    fn is_killed(&self, tid: u32) -> bool {
+        is_killed(tid)
     }
 
     fn reads(&self, tid: u32, ino: InodeId) -> bool {

@@ -226,5 +226,5 @@ pub const SLOW_LOGGED_MAX: u64 = 20;
 pub const SLOW_LOGGED_PERIOD: Duration = Duration::from_secs(60);
 /// Shortest pause of the thread that looks for slow operations.
 pub const SLOW_LOOK_EVERY_MIN: Duration = Duration::from_millis(50);
-/// Longest pause of the thread that looks for slow operations.
-pub const SLOW_LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+/// Longest pause of that thread, which also looks whether callers that have waited for so long were killed.
+pub const KILLED_LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -16,7 +16,7 @@ use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
 use crate::mount_state::{Attempt, Shared};
 use crate::split_listings::Splits;
-use shoal_channel::{ReplyDirectory, ReplyDirectoryPlus};
+use shoal_channel::{Canceller, ReplyDirectory, ReplyDirectoryPlus};
 use shoal_client::{Entry, Reply, Wait};
 use shoal_runtime::planted::mistake;
 use shoal_types::{Cookie, FileKind, Inode, InodeId, Name};
@@ -239,6 +239,10 @@ impl<S: Sink> Listing<S> {
         }
         self.sink.send();
         invalidator.is_listed(dir, tid);
+    }
+
+    pub(crate) fn canceller(&mut self) -> Canceller {
+        self.sink.canceller()
     }
 
     pub(crate) fn fail(self, why: shoal_types::Errno) {

@@ -1,13 +1,21 @@
-//! Requests that wait: what is in flight, for state dumps and for the log of slow operations.
+//! Requests that wait: what is in flight, for state dumps and for the log of slow operations, and calls of
+//! programs that were killed.
 //!
 //! **Model.** A request that could not be answered from memory is registered from then until its reply. A
 //! thread periodically looks for those that have taken longer than the mount's threshold. Each is logged once
 //! while it waits, with the time per hop and with what it waits for, and once more when it has its reply.
 //!
+//! A program that was killed does not die before its request has a reply: the kernel waits for it without end
+//! (`request_wait_answer` in `fs/fuse/dev.c`). So the same thread looks whether those who wait were killed,
+//! and replies `EINTR` to them, unless the call has been carried out. Other signals end no call: programs do
+//! not expect `EINTR` from files.
+//!
 //! **Bounds.** The number of lines per minute is limited; the number of omitted ones is logged.
 
 use crate::context::{Context, Op};
-use crate::limits::{SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW_LOOK_EVERY_MAX, SLOW_LOOK_EVERY_MIN};
+use crate::host::HostRef;
+use crate::limits::{KILLED_LOOK_EVERY, SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW_LOOK_EVERY_MIN};
+use shoal_channel::Canceller;
 use shoal_client::{Hop, Trace};
 use shoal_runtime::log_limit::LogLimit;
 use shoal_runtime::sync::{Condvar, Mutex};
@@ -25,6 +33,7 @@ pub(crate) struct Running {
     /// Signalled at the end of the mount.
     ended: Condvar,
     log: LogLimit,
+    host: HostRef,
 }
 
 #[derive(Default)]
@@ -38,6 +47,7 @@ struct Request {
     context: Context,
     trace: Arc<Trace>,
     logging: Logging,
+    canceller: Option<Canceller>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,24 +68,33 @@ pub(crate) struct InFlight {
 }
 
 impl Running {
-    pub(crate) fn new(threshold: Option<Duration>) -> Arc<Running> {
+    pub(crate) fn new(threshold: Option<Duration>, host: &HostRef) -> Arc<Running> {
         let log = LogLimit::new(SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD);
-        Arc::new(Running { threshold, state: Mutex::default(), ended: Condvar::new(), log })
+        Arc::new(Running {
+            threshold,
+            state: Mutex::default(),
+            ended: Condvar::new(),
+            log,
+            host: host.clone(),
+        })
     }
 
-    /// Starts the thread that logs, if anything is to be logged.
-    pub(crate) fn start(self: &Arc<Running>) -> std::io::Result<Option<JoinHandle<()>>> {
-        let Some(threshold) = self.threshold else { return Ok(None) };
-        let pause = (threshold / 4).clamp(SLOW_LOOK_EVERY_MIN, SLOW_LOOK_EVERY_MAX);
+    /// Starts the thread that logs, and cancels.
+    pub(crate) fn start(self: &Arc<Running>) -> std::io::Result<JoinHandle<()>> {
         let running = self.clone();
+        let logs = |threshold: Duration| (threshold / 4).clamp(SLOW_LOOK_EVERY_MIN, KILLED_LOOK_EVERY);
+        let pause = self.threshold.map_or(KILLED_LOOK_EVERY, logs);
         let run = move || {
             let mut state = running.state.lock();
             while !state.over {
                 running.ended.wait_for(&mut state, pause);
-                state.log_slow(threshold, &running.log);
+                if let Some(threshold) = running.threshold {
+                    state.log_slow(threshold, &running.log);
+                }
+                state.cancel_killed(&running.host);
             }
         };
-        Builder::new().name("fuse-slow".into()).spawn(run).map(Some)
+        Builder::new().name("fuse-slow".into()).spawn(run)
     }
 
     /// Ends the thread.
@@ -86,12 +105,22 @@ impl Running {
 
     /// A request begins to wait, for a thread at first.
     pub(crate) fn begin(self: &Arc<Running>, context: Context) -> InFlight {
+        self.begin_request(context, None)
+    }
+
+    /// A request begins to wait, which is cancelled when its caller is killed.
+    pub(crate) fn begin_cancellable(self: &Arc<Running>, context: Context, canceller: Canceller) -> InFlight {
+        self.begin_request(context, Some(canceller))
+    }
+
+    fn begin_request(self: &Arc<Running>, context: Context, canceller: Option<Canceller>) -> InFlight {
         let trace = Arc::new(Trace::default());
         trace.begin(Hop::Thread, "a thread of the mount".into());
         let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
-        state.requests.insert(number, Request { context, trace: trace.clone(), logging: Logging::NotYet });
+        let request = Request { context, trace: trace.clone(), logging: Logging::NotYet, canceller };
+        state.requests.insert(number, request);
         InFlight { running: self.clone(), number, context, trace }
     }
 
@@ -113,6 +142,23 @@ impl Running {
 }
 
 impl State {
+    /// Replies to those who were killed while they waited.
+    fn cancel_killed(&mut self, host: &HostRef) {
+        for request in self.requests.values_mut() {
+            let Request { context, trace, canceller, .. } = request;
+            let waits_long = context.thread != 0 && context.begun.elapsed() >= KILLED_LOOK_EVERY;
+            if !waits_long || canceller.is_none() || !host.is_killed(context.thread) {
+                continue;
+            }
+            if context.op.waits_after_its_call() || trace.cancel() {
+                tracing::info!("cancelled, because the caller was killed: {context}");
+                if let Some(canceller) = canceller.take() {
+                    canceller.error(libc::EINTR);
+                }
+            }
+        }
+    }
+
     fn log_slow(&mut self, threshold: Duration, log: &LogLimit) {
         let is_due = |request: &&mut Request| {
             // Waits for locks are not logged: a program may hold a lock for any time.
@@ -172,7 +218,7 @@ mod tests {
 
     #[test]
     fn request_is_listed_while_it_waits_and_logged_once_it_is_slow() {
-        let running = Running::new(Some(Duration::ZERO));
+        let running = Running::new(Some(Duration::ZERO), &HostRef::default());
         let request = running.begin(Context { thread: 42, ..Context::new(Op::Read, InodeId(7)) });
         let lines = running.lines();
         assert_eq!(lines.len(), 1);

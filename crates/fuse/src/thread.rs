@@ -143,6 +143,15 @@ impl Writing {
     }
 }
 
+/// Whether a thread was killed: `SIGKILL` is pending, see proc_pid_status(5). The kernel makes it so for every
+/// signal that ends the process, on each of its threads.
+pub(crate) fn is_killed(tid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.is_some_and(|mask| mask & 1 << (libc::SIGKILL - 1) != 0)
+}
+
 /// The state of a thread that runs or waits for a processor.
 const RUNS: char = 'R';
 /// Position after the name: the number of threads of its process.

@@ -46,7 +46,7 @@ impl Pending<'_, ReplyAttr> {
     /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
     /// [`Invalidator::size_asked`](crate::invalidate::Invalidator::size_asked).
     pub(crate) fn show_size(self) {
-        let Pending { dispatcher, context, reply } = self;
+        let Pending { dispatcher, context, mut reply } = self;
         let (ino, thread, begun, shared) =
             (context.ino, context.thread, context.begun, dispatcher.shared.clone());
         if dispatcher.slow.refuses(Lane::Size) {
@@ -55,7 +55,7 @@ impl Pending<'_, ReplyAttr> {
                 .finish(&context, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
         }
         let unanswered = shared.invalidator.unanswered(thread);
-        let waits = shared.running.begin(context);
+        let waits = shared.running.begin_cancellable(context, reply.canceller());
         let job = move || {
             let Shared { client, invalidator, .. } = &*shared;
             let mut asked = invalidator.size_asked(client, ino, thread, begun);

@@ -153,7 +153,7 @@ impl Pending<'_, ReplyLock> {
     }
 }
 
-impl<R: Send + 'static> Pending<'_, R> {
+impl<R: Fail + Send + 'static> Pending<'_, R> {
     /// Queues a call about locks of programs.
     fn about_locks<T>(
         self,

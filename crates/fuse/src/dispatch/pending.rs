@@ -27,7 +27,7 @@ pub(crate) struct Pending<'a, R> {
     pub(super) reply: R,
 }
 
-impl<'a, R: Send + 'static> Pending<'a, R> {
+impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
     /// The request holds these kernel locks.
     pub(crate) fn holding(mut self, holds: Holds) -> Pending<'a, R> {
         self.context.holds = holds;
@@ -111,10 +111,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
     }
 
     /// Refuses the request. It is counted for no inode.
-    pub(crate) fn refuse(self, why: Errno)
-    where
-        R: Fail,
-    {
+    pub(crate) fn refuse(self, why: Errno) {
         self.shared().counters.record(&self.context.unnamed(), true);
         self.reply.fail(why);
     }
@@ -135,7 +132,8 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
         let mut listing = Listing::new(reply, &context, offset, shared);
         match listing.fill(Attempt { shared, context: &context, wait: Wait::Never }) {
             Err(Failure::WouldBlock) => {
-                let (shared, waits) = (shared.clone(), shared.running.begin(context));
+                let waits = shared.running.begin_cancellable(context, listing.canceller());
+                let shared = shared.clone();
                 let job = move || {
                     let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
                     let outcome = waits.run(|| listing.fill(attempt));
@@ -209,19 +207,19 @@ pub(super) struct Waiting<R> {
     reply: R,
 }
 
-impl<R: Send + 'static> Waiting<R> {
+impl<R: Fail + Send + 'static> Waiting<R> {
     /// A job for its call. It counts as waiting from now on.
     pub(super) fn job<T>(
         self,
         call: impl FnOnce(Attempt<'_>) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) -> Job {
-        let Waiting { shared, context, session, reply } = self;
+        let Waiting { shared, context, session, mut reply } = self;
         let waiting_change = shared.invalidator.begin_waiting_change(context.holds);
         // A write owns its bytes, and makes a second copy when it is carried out.
         let bytes = if let Holds::Pages(write) = context.holds { 2 * write.len as usize } else { 0 };
         let memory = shared.client.memory().count(Use::Requests, bytes);
-        let waits = shared.running.begin(context);
+        let waits = shared.running.begin_cancellable(context, reply.canceller());
         Box::new(move || {
             // A request fails if its session ends while it waits: the kernel has sent it on the basis of
             // replies of that session.

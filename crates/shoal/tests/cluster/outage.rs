@@ -3,8 +3,9 @@
 use crate::harness::Cluster;
 use std::fs::{self, File};
 use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
@@ -38,6 +39,55 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
     assert_eq!(fs::read_to_string(&file).expect("read"), "before and after");
     cluster.start(2);
     cluster.wait_identical(1, 3);
+    cluster.wait_healed(1, 60);
+    mount.unmount();
+}
+
+#[test]
+fn programs_that_wait_without_a_majority_can_be_killed() {
+    let mut cluster = Cluster::with_volume(3);
+    let mount = cluster.mount();
+    let file = mount.path().join("file");
+    fs::write(&file, "before").expect("write");
+    File::open(&file).expect("open").sync_all().expect("fsync");
+    cluster.kill(2);
+    cluster.kill(3);
+    // Until the lease has run out, some calls are answered from caches.
+    std::thread::sleep(Duration::from_secs(12));
+    let lines = [
+        "mkdir new",
+        "touch other",
+        "truncate -s 3 file",
+        "mv file moved",
+        "rm file",
+        "cat file",
+        "df .",
+        "ls -l",
+    ];
+    let start = |line: &&str| {
+        let (program, args) = line.split_once(' ').expect("with an argument");
+        let mut command = Command::new(program);
+        command.args(args.split(' ')).current_dir(mount.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("a program")
+    };
+    let mut programs: Vec<(&str, Child)> = lines.iter().map(|line| (*line, start(line))).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    for (line, program) in &mut programs {
+        assert!(program.try_wait().expect("a child").is_none(), "'{line}' did not wait for servers");
+        program.kill().expect("it runs");
+    }
+    let begun = Instant::now();
+    for (line, mut program) in programs {
+        while program.try_wait().expect("a child").is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "'{line}' was killed, and does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    cluster.start(2);
+    cluster.start(3);
+    // What was killed has had no effect.
+    assert_eq!(fs::read_to_string(&file).expect("read"), "before");
+    assert_eq!(fs::read_dir(mount.path()).expect("list").count(), 1);
     cluster.wait_healed(1, 60);
     mount.unmount();
 }
