@@ -81,10 +81,9 @@ pub fn conversion(words: &[String], other: &str) -> Result<Conversion, String> {
     }
 }
 
-/// Where blocks are stored and how, as far as that was said.
+/// Where a hot tier stores blocks and how, as far as that was said.
 pub struct Placement {
     pub replica: Option<u8>,
-    pub arbitrated: bool,
     /// Data shards and parity shards of a block.
     pub shards: Option<(u8, u8)>,
     pub bricks: Vec<BrickName>,
@@ -95,12 +94,15 @@ pub struct Placement {
 pub fn placement(words: &[String]) -> Result<Placement, String> {
     let (words, force) = without_force(words);
     let Said { replica, arbitrated, dispersed, places } = said(words)?;
+    if arbitrated {
+        return Err("a hot tier has no arbiters: its metadata are those of the volume".into());
+    }
     let bricks = names(&places)?;
     let shards = match dispersed == Dispersed::default() {
         true => None,
         false => Some(dispersed.shards(bricks.len())?),
     };
-    Ok(Placement { replica, arbitrated, shards, bricks, force })
+    Ok(Placement { replica, shards, bricks, force })
 }
 
 /// What the words after a volume's name say.

@@ -66,10 +66,7 @@ pub struct Scheme {
 
 /// `[replica N | disperse N [redundancy M]] HOST:/BRICK... [force]`.
 fn attachment(words: &[String]) -> Result<Attachment, String> {
-    let Placement { replica, arbitrated, shards, bricks, force } = placement(words)?;
-    if arbitrated {
-        return Err("a hot tier has no arbiters: its metadata are those of the volume".into());
-    }
+    let Placement { replica, shards, bricks, force } = placement(words)?;
     let said = match shards {
         Some((data, parity)) => Some((parity.saturating_add(1), Some((data, parity)))),
         None => replica.map(|replica| (replica, None)),
@@ -86,9 +83,9 @@ impl Attachment {
                 1 => "the hot tier keeps one copy of each block: a lost brick loses what is only there"
                     .to_owned(),
                 _ => format!(
-                    "lost bricks without lost blocks: {} of the hot tier, {} of the volume",
-                    replica - 1,
-                    copies - 1
+                    "a block on the hot tier survives {} lost bricks, on the cold tier {}",
+                    replica.saturating_sub(1),
+                    copies.saturating_sub(1)
                 ),
             })
         };
