@@ -22,8 +22,8 @@ pub enum Stale {
     /// Everything about an inode itself: attributes, ACLs and extended attributes, the content of a file, the
     /// target of a link, the listing of a directory.
     Node(InodeId),
-    /// An inode that no program has used lately. It stays valid; the kernel is asked to forget it unless it is
-    /// in use.
+    /// An inode that no program has used lately. It stays valid; the kernel is asked to forget it unless it
+    /// is in use.
     Unused(InodeId),
 }
 

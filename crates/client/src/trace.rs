@@ -157,8 +157,8 @@ impl Trace {
         call()
     }
 
-    /// Cancels the call while it waits. True if it has had no effect and will have none; it fails with `EINTR`
-    /// when its wait is over.
+    /// Cancels the call while it waits. True if it has had no effect and will have none; it fails with
+    /// `EINTR` when its wait is over.
     pub fn cancel(&self) -> bool {
         let cancelled = self.progress.compare_exchange(WAITS, CANCELLED, SeqCst, SeqCst);
         matches!(cancelled, Ok(_) | Err(CANCELLED))

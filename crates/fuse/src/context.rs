@@ -67,8 +67,8 @@ ops! {
 }
 
 impl Op {
-    /// Whether the request changes nothing, and may still wait when its call has been carried out: for bricks,
-    /// or until changes are durable.
+    /// Whether the request changes nothing, and may still wait when its call has been carried out: for
+    /// bricks, or until changes are durable.
     pub(crate) fn waits_after_its_call(self) -> bool {
         matches!(self, Op::Read | Op::Fsync | Op::Fsyncdir)
     }

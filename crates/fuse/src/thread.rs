@@ -143,8 +143,8 @@ impl Writing {
     }
 }
 
-/// Whether a thread was killed: `SIGKILL` is pending, see proc_pid_status(5). The kernel makes it so for every
-/// signal that ends the process, on each of its threads.
+/// Whether a thread was killed: `SIGKILL` is pending, see proc_pid_status(5). The kernel makes it so for
+/// every signal that ends the process, on each of its threads.
 pub(crate) fn is_killed(tid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));

@@ -7,8 +7,8 @@
 //! are unused (`d_prune_aliases`) and sends FORGET.
 //!
 //! The same happens with the inodes of a directory in which only another client has worked lately. When the
-//! kernel refers to none of them any more, the client gives up its watch, and the other client needs no recall
-//! for each of its changes.
+//! kernel refers to none of them any more, the client gives up its watch, and the other client needs no
+//! recall for each of its changes.
 //!
 //! **Promises.** Nothing in use is disturbed: open and mapped files, working directories, mount points and
 //! directories with cached names have dentries in use, and stay. Pruning takes no directory lock and waits
