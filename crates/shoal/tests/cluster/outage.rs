@@ -3,6 +3,7 @@
 use crate::harness::Cluster;
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -57,18 +58,22 @@ fn programs_that_wait_without_a_majority_can_be_killed() {
     let lines = [
         "mkdir new",
         "touch other",
-        "truncate -s 3 file",
+        "truncate --size=3 file",
         "mv file moved",
         "rm file",
         "cat file",
         "df .",
-        "ls -l",
+        "ls .",
     ];
     let start = |line: &&str| {
-        let (program, args) = line.split_once(' ').expect("with an argument");
-        let mut command = Command::new(program);
-        command.args(args.split(' ')).current_dir(mount.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().expect("a program")
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().expect("a program"));
+        // The program itself must not need the mount to begin.
+        command.args(words.map(|word| match word.starts_with('-') {
+            true => PathBuf::from(word),
+            false => mount.path().join(word),
+        }));
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a program")
     };
     let mut programs: Vec<(&str, Child)> = lines.iter().map(|line| (*line, start(line))).collect();
     std::thread::sleep(Duration::from_secs(1));
