@@ -19,8 +19,8 @@ pub(crate) struct Reply {
     unique: Unique,
     path: Arc<dyn ReplyPath>,
     is_sent: bool,
-    /// The same for a [`Canceller`], once there is one.
-    is_sent_by_either: Option<Arc<AtomicBool>>,
+    /// Whether a reply was sent, if the request has a [`Canceller`], which may send it as well.
+    shared_is_sent: Option<Arc<AtomicBool>>,
 }
 
 /// Replies to a request with an error, if it has no other reply so far. It may outlive the request.
@@ -41,7 +41,7 @@ impl Canceller {
 
 impl Reply {
     pub(crate) fn new(unique: Unique, path: Arc<dyn ReplyPath>) -> Reply {
-        Reply { unique, path, is_sent: false, is_sent_by_either: None }
+        Reply { unique, path, is_sent: false, shared_is_sent: None }
     }
 
     fn send(mut self, error: i32, data: &[IoSlice<'_>]) {
@@ -53,11 +53,11 @@ impl Reply {
     /// Whether nothing was sent before. From now on something was.
     fn is_first(&mut self) -> bool {
         let is_first = |sent: &Arc<AtomicBool>| !sent.swap(true, Ordering::AcqRel);
-        !std::mem::replace(&mut self.is_sent, true) && self.is_sent_by_either.as_ref().is_none_or(is_first)
+        !std::mem::replace(&mut self.is_sent, true) && self.shared_is_sent.as_ref().is_none_or(is_first)
     }
 
     fn canceller(&mut self) -> Canceller {
-        let is_sent = self.is_sent_by_either.get_or_insert_default().clone();
+        let is_sent = self.shared_is_sent.get_or_insert_default().clone();
         Canceller { unique: self.unique, path: self.path.clone(), is_sent }
     }
 

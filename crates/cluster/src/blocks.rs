@@ -60,6 +60,7 @@ use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+pub use tier::kept_free;
 
 /// How bricks are reached, and the cluster map.
 pub trait Bricks: Send + Sync + 'static {

@@ -16,7 +16,7 @@ pub mod placement;
 pub mod scrub;
 pub mod tolerance;
 
-pub use blocks::{Bricks, CopyRequest, CopyTask, ReplicatedBlocks};
+pub use blocks::{Bricks, CopyRequest, CopyTask, ReplicatedBlocks, kept_free};
 pub use command::{ARBITRATED_COPIES, Command, FOUNDERS_MAX, Outcome, apply};
 pub use draining::Draining;
 pub use map::{Brick, BrickState, ClusterMap, HotTier, Node, ReplicaPlace, Shards, Volume, VolumeState};

@@ -3,7 +3,7 @@
 //!
 //! A mounted volume runs on a [`Machine`]. A simulation supplies another [`Host`].
 
-use crate::notify::Notifications;
+use crate::notify::{NO_CONTENT, Notifications};
 use crate::place::Place;
 use crate::thread::{Call, is_killed, keep_no_files_but, reads, thread_state};
 use shoal_types::{InodeId, Name};
@@ -17,9 +17,6 @@ use std::sync::{Arc, OnceLock};
 pub use crate::notify::Dropped;
 pub use crate::place::{DirtyPages, OpenFile};
 pub use crate::thread::{Thread, Writing};
-
-/// The offset for an invalidation without content.
-const NO_CONTENT: i64 = -1;
 
 /// A kernel with its threads. The notifications are those of `linux/fuse.h`; they may block as there.
 pub trait Host: Send + Sync + 'static {
@@ -42,9 +39,7 @@ pub trait Host: Send + Sync + 'static {
     /// Whether a thread of the mount process is in uninterruptible sleep in the kernel.
     fn is_blocked(&self, tid: i32) -> bool;
     /// Whether a thread was killed, and dies as soon as it gets the reply that it waits for.
-    fn is_killed(&self, _tid: u32) -> bool {
-        false
-    }
+    fn is_killed(&self, tid: u32) -> bool;
     /// Whether a thread sleeps in a call that reads this file.
     fn reads(&self, tid: u32, ino: InodeId) -> bool;
     /// The call of a thread, if it is one that writes.

@@ -324,10 +324,8 @@ impl Invalidator {
             Holds::Names { dirs, by } => (dirs, Some(by)),
             Holds::Nothing | Holds::Pages(_) => return,
         };
-        let aliased = self.nodes.of_aliased();
-        if mistake("keep aliases of a changed directory") {
-            return;
-        }
+        let is_kept = mistake("keep aliases of a changed directory");
+        let aliased = if is_kept { Vec::new() } else { self.nodes.of_aliased() };
         if by.is_some() && dirs.iter().any(|dir| aliased.contains(dir)) {
             self.outdate();
         }

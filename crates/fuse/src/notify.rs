@@ -20,7 +20,7 @@ const INVAL_ENTRY: i32 = 3;
 const INC_EPOCH: i32 = 8;
 const PRUNE: i32 = 9;
 /// The offset for an invalidation without content.
-const NO_CONTENT: i64 = -1;
+pub(crate) const NO_CONTENT: i64 = -1;
 /// Length of `struct fuse_out_header`: length, code, and an unused number.
 const HEADER_BYTES: usize = 16;
 

@@ -103,17 +103,9 @@ impl Running {
         self.ended.notify_all();
     }
 
-    /// A request begins to wait, for a thread at first.
-    pub(crate) fn begin(self: &Arc<Running>, context: Context) -> InFlight {
-        self.begin_request(context, None)
-    }
-
-    /// A request begins to wait, which is cancelled when its caller is killed.
-    pub(crate) fn begin_cancellable(self: &Arc<Running>, context: Context, canceller: Canceller) -> InFlight {
-        self.begin_request(context, Some(canceller))
-    }
-
-    fn begin_request(self: &Arc<Running>, context: Context, canceller: Option<Canceller>) -> InFlight {
+    /// A request begins to wait, for a thread at first. With a canceller it is cancelled when its caller is
+    /// killed.
+    pub(crate) fn begin(self: &Arc<Running>, context: Context, canceller: Option<Canceller>) -> InFlight {
         let trace = Arc::new(Trace::default());
         trace.begin(Hop::Thread, "a thread of the mount".into());
         let mut state = self.state.lock();
@@ -219,7 +211,7 @@ mod tests {
     #[test]
     fn request_is_listed_while_it_waits_and_logged_once_it_is_slow() {
         let running = Running::new(Some(Duration::ZERO), &HostRef::default());
-        let request = running.begin(Context { thread: 42, ..Context::new(Op::Read, InodeId(7)) });
+        let request = running.begin(Context { thread: 42, ..Context::new(Op::Read, InodeId(7)) }, None);
         let lines = running.lines();
         assert_eq!(lines.len(), 1);
         assert!(
@@ -227,7 +219,7 @@ mod tests {
             "{lines:?}"
         );
         request.run(|| assert!(!running.lines()[0].contains("waits for"), "{:?}", running.lines()));
-        let lock = running.begin(Context::new(Op::Setlkw, InodeId(7)));
+        let lock = running.begin(Context::new(Op::Setlkw, InodeId(7)), None);
         let logging = || running.state.lock().requests.values().map(|one| one.logging).collect::<Vec<_>>();
         assert_eq!(logging(), [Logging::NotYet, Logging::NotYet]);
         running.state.lock().log_slow(Duration::ZERO, &running.log);

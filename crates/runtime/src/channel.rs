@@ -1,9 +1,8 @@
 //! Queues between threads, like those of `std::sync::mpsc`, also for several receivers.
 //!
 //! **Model.** A queue, a lock, and two conditions: that a thing was sent, and that one was taken. A thread
-//! that finds nothing sleeps at once. The channels of `crossbeam-channel`, which were used before, yield the
-//! processor several times first; with more busy threads than processors, each time is a switch to another
-//! thread and back.
+//! that finds nothing sleeps at once. In `crossbeam-channel` it yields the processor several times first.
+//! With more busy threads than processors, each time is a switch to another thread and back.
 
 use crate::simulator::Wake;
 use crate::sync::{Condvar, Mutex};
@@ -77,14 +76,11 @@ impl<T> Channel<T> {
     /// The next thing, if there is one.
     fn take(&self, state: &mut State<T>) -> Result<T, TryRecvError> {
         let none = if state.senders == 0 { TryRecvError::Disconnected } else { TryRecvError::Empty };
-        state.queue.pop_front().ok_or(none)
-    }
-
-    /// A thing was taken.
-    fn has_room(&self) {
+        let next = state.queue.pop_front().ok_or(none)?;
         if self.count_max < usize::MAX {
             self.taken.notify_one();
         }
+        Ok(next)
     }
 }
 
@@ -120,13 +116,7 @@ impl<T> Receiver<T> {
 
     /// The next thing, if there is one.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        let mut state = self.0.state.lock();
-        let next = self.0.take(&mut state);
-        drop(state);
-        if next.is_ok() {
-            self.0.has_room();
-        }
-        next
+        self.0.take(&mut self.0.state.lock())
     }
 
     fn wait(&self, until: Option<Instant>) -> Result<T, RecvTimeoutError> {
@@ -134,11 +124,7 @@ impl<T> Receiver<T> {
         let mut is_late = false;
         loop {
             match self.0.take(&mut state) {
-                Ok(thing) => {
-                    drop(state);
-                    self.0.has_room();
-                    return Ok(thing);
-                }
+                Ok(thing) => return Ok(thing),
                 Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
                 Err(TryRecvError::Empty) if is_late => return Err(RecvTimeoutError::Timeout),
                 Err(TryRecvError::Empty) => {}
@@ -197,14 +183,13 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.receivers -= 1;
-        // Nothing takes what is queued any more. It is dropped without the lock: its drop may send.
-        let left = if state.receivers == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
-        let is_last = state.receivers == 0;
-        drop(state);
-        if is_last {
+        if state.receivers == 0 {
+            // Nothing takes what is queued any more. It is dropped without the lock: its drop may send.
+            let left = std::mem::take(&mut state.queue);
+            drop(state);
             self.0.taken.notify_all();
+            drop(left);
         }
-        drop(left);
     }
 }
 

@@ -156,7 +156,9 @@ impl Condvar {
     /// Releases the lock, waits, at most until `until`, and takes the lock again. Returns why the wait ended.
     pub(crate) fn sleep<T>(&self, guard: &mut MutexGuard<'_, T>, until: Option<Instant>) -> Wake {
         match (here(), until) {
-            (Some(simulator), _) => self.wait_simulated(&*simulator, guard, until.map(Instant::simulated)),
+            (Some(simulator), _) => {
+                unlocked(guard, || simulator.wait(Some(self.event()), until.map(Instant::simulated)))
+            }
             (None, None) => {
                 self.0.wait(guard);
                 Wake::Event
@@ -166,20 +168,6 @@ impl Condvar {
                 false => Wake::Event,
             },
         }
-    }
-
-    #[cold]
-    fn wait_simulated<T>(
-        &self,
-        simulator: &dyn Simulator,
-        guard: &mut MutexGuard<'_, T>,
-        until: Option<Duration>,
-    ) -> Wake {
-        let mutex = MutexGuard::mutex(guard);
-        MutexGuard::unlocked(guard, || {
-            let _free = UntilFree(simulator, mutex);
-            simulator.wait(Some(self.event()), until)
-        })
     }
 }
 

@@ -231,10 +231,10 @@ pub const EVENTS_FOLLOW_EVERY: Duration = Duration::from_secs(1);
 pub const NODE_DOWN_AFTER: u32 = 2;
 /// A brick is filling up when so many percent of its disk are in use.
 pub const BRICK_FULL_PERCENT: u64 = 90;
-/// `cluster status` names so many full bricks of a volume, and counts the others.
-pub const FULL_BRICKS_NAMED_MAX: usize = 3;
 /// It has room again below this.
 pub const BRICK_ROOM_PERCENT: u64 = 87;
+/// `cluster status` names so many full bricks of a volume, and counts the others.
+pub const FULL_BRICKS_NAMED_MAX: usize = 3;
 /// A node's clock is off when it differs by more, in milliseconds. Times of files are corrected anyway; logs
 /// and certificates are not.
 pub const CLOCK_OFF_MS: u64 = 1000;

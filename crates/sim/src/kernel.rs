@@ -207,7 +207,7 @@ impl Kernel {
     ) -> T {
         tracing::debug!(tid, opcode, node, "requests");
         let (tell, reply) = bounded(1);
-        let unique = self.register(Pending::Waited(tid, tell));
+        let unique = self.register(|_| Pending::Waited(tid, tell));
         let is_sent = self.send(message(unique, tid, opcode, node, body));
         let reply = if is_sent { reply.recv().unwrap_or(Err(libc::ENOTCONN)) } else { Err(libc::ENOTCONN) };
         self.run_late();
@@ -230,12 +230,11 @@ impl Kernel {
         prepare: impl FnOnce(&mut State, u64),
         complete: impl FnOnce(&mut State, u64, Reply<'_>) + Send + 'static,
     ) {
-        let mut requests = self.requests.lock();
-        requests.last += 1;
-        let unique = requests.last;
-        let complete = move |state: &mut State, reply: Reply<'_>| complete(state, unique, reply);
-        requests.pending.insert(unique, Pending::Background(Box::new(complete)));
-        drop(requests);
+        let unique = self.register(|unique| {
+            Pending::Background(Box::new(move |state: &mut State, reply: Reply<'_>| {
+                complete(state, unique, reply);
+            }))
+        });
         prepare(&mut self.state.lock(), unique);
         if !self.send(message(unique, tid, opcode, node, body))
             && let Some(Pending::Background(complete)) = self.requests.lock().pending.remove(&unique)
@@ -244,11 +243,12 @@ impl Kernel {
         }
     }
 
-    fn register(&self, pending: Pending) -> u64 {
+    /// Numbers a request.
+    fn register(&self, pending: impl FnOnce(u64) -> Pending) -> u64 {
         let mut requests = self.requests.lock();
         requests.last += 1;
         let unique = requests.last;
-        requests.pending.insert(unique, pending);
+        requests.pending.insert(unique, pending(unique));
         unique
     }
 

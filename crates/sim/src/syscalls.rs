@@ -75,17 +75,21 @@ impl Words {
         }
     }
 
-    fn attributes(self, ino: InodeId, inode: &Inode) -> Outcome {
-        match kind(inode.kind) {
-            Some(_) if !inode.size.is_multiple_of(self.repeats) && inode.kind == FileKind::Regular => {
-                Outcome::Odd { what: format!("a file of {} bytes", inode.size) }
+    fn attributes(self, mode: u32, ino: u64, links: u32, size: u64) -> Outcome {
+        match kind_of_mode(mode) {
+            Some(Kind::File) if !size.is_multiple_of(self.repeats) => {
+                Outcome::Odd { what: format!("a file of {size} bytes") }
             }
             Some(kind) => {
-                let bytes = if kind == Kind::File { inode.size / self.repeats } else { 0 };
-                Outcome::Attributes { kind, ino: ino.0, links: inode.nlink.into(), bytes }
+                let bytes = if kind == Kind::File { size / self.repeats } else { 0 };
+                Outcome::Attributes { kind, ino, links: links.into(), bytes }
             }
-            None => Outcome::Odd { what: format!("a {:?}", inode.kind) },
+            None => Outcome::Odd { what: format!("mode {mode:o}") },
         }
+    }
+
+    fn of_inode(self, ino: InodeId, inode: &Inode) -> Outcome {
+        self.attributes(inode.kind.mode_bits(), ino.0, inode.nlink, inode.size)
     }
 }
 
@@ -98,12 +102,17 @@ fn kind(of: FileKind) -> Option<Kind> {
     }
 }
 
+/// `None`: another kind, or no bits of one.
 fn kind_of_mode(mode: u32) -> Option<Kind> {
-    match mode & libc::S_IFMT {
-        libc::S_IFDIR => Some(Kind::Dir),
-        libc::S_IFREG => Some(Kind::File),
-        libc::S_IFLNK => Some(Kind::Symlink),
-        _ => None,
+    FileKind::from_mode(mode).filter(|_| mode & libc::S_IFMT != 0).and_then(kind)
+}
+
+/// The outcome of readlink(2).
+fn target(link: &[u8]) -> Outcome {
+    let word = std::str::from_utf8(link).ok().and_then(|word| word.parse().ok());
+    match word {
+        Some(word) => Outcome::Target { word: Word(word) },
+        None => Outcome::Odd { what: format!("leads to {link:?}") },
     }
 }
 
@@ -297,16 +306,11 @@ impl Syscalls {
                 if inode.kind != FileKind::Symlink {
                     return Err(Errno::EINVAL.into());
                 }
-                let target = client.readlink(WAIT, ino)?;
-                let word = std::str::from_utf8(&target).ok().and_then(|word| word.parse().ok());
-                return Ok(match word {
-                    Some(word) => Outcome::Target { word: Word(word) },
-                    None => Outcome::Odd { what: format!("leads to {target:?}") },
-                });
+                return Ok(target(&client.readlink(WAIT, ino)?));
             }
             Op::Lstat { path } => {
                 let (ino, inode) = held.find(path)?;
-                return Ok(self.words.attributes(ino, &inode));
+                return Ok(self.words.of_inode(ino, &inode));
             }
             Op::List { path } => {
                 let (dir, inode) = held.find(path)?;
@@ -338,7 +342,7 @@ impl Syscalls {
             Op::Ftruncate { slot, words } => self.resize(self.open_file(*slot)?.ino, *words)?,
             Op::Fstat { slot } => {
                 let ino = self.open_file(*slot)?.ino;
-                return Ok(self.words.attributes(ino, &client.getattr(WAIT, ino)?));
+                return Ok(self.words.of_inode(ino, &client.getattr(WAIT, ino)?));
             }
             Op::Fsync { slot } => client.fsync(self.open_file(*slot)?.ino)?,
         }

@@ -36,7 +36,6 @@ impl Core {
     /// append-only file is open for appending alone. Rights come first. If the inode is fetched without them,
     /// another client that writes is recalled twice, for a reader and for a writer.
     pub(crate) fn may_write(&mut self, ino: InodeId) -> Outcome<()> {
-        self.alive()?;
         self.may_change(ino)?;
         self.may_open_for_writing(ino, false)
     }

@@ -11,7 +11,6 @@ use crate::values::{Caller, Entry};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, Fault, Op};
 use shoal_runtime::planted::mistake;
-
 use shoal_types::{Errno, FileKind, InodeId, Name, Timestamp};
 use shoal_wire::MOVES;
 

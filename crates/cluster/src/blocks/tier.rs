@@ -11,6 +11,12 @@ use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The free space, in bytes, that new blocks leave on a disk of this size: on the hot tier always, on other
+/// bricks as long as some have more.
+pub fn kept_free(total_bytes: u64) -> u64 {
+    ROOM_LOW_BYTES.min(total_bytes / HOT_FREE_PART)
+}
+
 impl Inner {
     /// Stores a new block on the hot tier. `None` if there is none, or if it cannot take the block whole now:
     /// a full or failing hot tier fails no write.
@@ -42,8 +48,7 @@ impl Inner {
         let takes = |candidate: &Candidate| {
             self.is_good(candidate.brick)
                 && self.health.room(candidate.brick).is_none_or(|(room, _)| {
-                    let kept = ROOM_LOW_BYTES.min(room.total_bytes / HOT_FREE_PART);
-                    room.free_bytes >= kept.saturating_add(len)
+                    room.free_bytes >= kept_free(room.total_bytes).saturating_add(len)
                 })
         };
         let fit: Vec<Candidate> = self.candidates(map, Tier::Hot, id).into_iter().filter(takes).collect();

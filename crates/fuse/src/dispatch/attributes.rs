@@ -55,7 +55,7 @@ impl Pending<'_, ReplyAttr> {
                 .finish(&context, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
         }
         let unanswered = shared.invalidator.unanswered(thread);
-        let waits = shared.running.begin_cancellable(context, reply.canceller());
+        let waits = shared.running.begin(context, Some(reply.canceller()));
         let job = move || {
             let Shared { client, invalidator, .. } = &*shared;
             let mut asked = invalidator.size_asked(client, ino, thread, begun);

@@ -162,7 +162,7 @@ impl<R: Fail + Send + 'static> Pending<'_, R> {
     ) {
         let Pending { dispatcher, context, reply } = self;
         let shared = dispatcher.shared.clone();
-        let waits = shared.running.begin(context);
+        let waits = shared.running.begin(context, None);
         dispatcher.submit(
             Lane::Lock,
             Box::new(move || {
@@ -227,7 +227,7 @@ impl LockWaiter {
         }
         let run = move || {
             affinity::everywhere();
-            let waits = self.shared.running.begin(self.context);
+            let waits = self.shared.running.begin(self.context, None);
             let outcome = waits.run(|| self.take(Some(&self.wait)));
             drop(waits);
             self.shared.locks.give_thread_back();

@@ -132,7 +132,7 @@ impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
         let mut listing = Listing::new(reply, &context, offset, shared);
         match listing.fill(Attempt { shared, context: &context, wait: Wait::Never }) {
             Err(Failure::WouldBlock) => {
-                let waits = shared.running.begin_cancellable(context, listing.canceller());
+                let waits = shared.running.begin(context, Some(listing.canceller()));
                 let shared = shared.clone();
                 let job = move || {
                     let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
@@ -219,7 +219,7 @@ impl<R: Fail + Send + 'static> Waiting<R> {
         // A write owns its bytes, and makes a second copy when it is carried out.
         let bytes = if let Holds::Pages(write) = context.holds { 2 * write.len as usize } else { 0 };
         let memory = shared.client.memory().count(Use::Requests, bytes);
-        let waits = shared.running.begin_cancellable(context, reply.canceller());
+        let waits = shared.running.begin(context, Some(reply.canceller()));
         Box::new(move || {
             // A request fails if its session ends while it waits: the kernel has sent it on the basis of
             // replies of that session.

@@ -42,7 +42,7 @@ impl Pending<'_, ReplyWrite> {
             return pending.finish(Err(ENOMEM.into()), answer);
         }
         let (data, changes) = (data.to_vec(), dispatcher.slow.changes());
-        let reads = shared.running.begin(pending.context);
+        let reads = shared.running.begin(pending.context, None);
         let waiting = pending.waiting();
         let job = move || {
             let Shared { client, invalidator, .. } = &*waiting.shared;

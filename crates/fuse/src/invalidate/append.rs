@@ -132,6 +132,9 @@ impl Invalidator {
     /// Waits until threads that recently sent GETATTR or READ of the file have consumed the replies. Returns
     /// false if that took too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
+        if mistake("append without waiting for readers") {
+            return true;
+        }
         let state = self.state.lock();
         let threads: BTreeSet<u32> = state.getattrs.threads(ino).chain(state.readers.threads(ino)).collect();
         drop(state);
@@ -140,9 +143,6 @@ impl Invalidator {
             let state = self.state.lock();
             let (is_read, ended) = (state.is_read(ino), state.ended);
             drop(state);
-            if mistake("append without waiting for readers") {
-                return true;
-            }
             // Other readers may sleep until a READ in flight is answered.
             if !is_read {
                 waited.retain_mut(|thread| {

@@ -1,6 +1,6 @@
 //! Loss of two of three nodes: without a quorum calls wait, and no acknowledged change is lost.
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, Mount};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-#[test]
-fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
+/// A cluster with two of three nodes dead, a mount of it, and a file there that says `before`.
+fn without_a_majority() -> (Cluster, Mount, PathBuf) {
     let mut cluster = Cluster::with_volume(3);
     let mount = cluster.mount();
     let file = mount.path().join("file");
@@ -17,6 +17,12 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
     File::open(&file).expect("open").sync_all().expect("fsync");
     cluster.kill(2);
     cluster.kill(3);
+    (cluster, mount, file)
+}
+
+#[test]
+fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
+    let (mut cluster, mount, file) = without_a_majority();
     let (tell, told) = mpsc::channel();
     let path = file.clone();
     let writer = std::thread::spawn(move || {
@@ -46,13 +52,7 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
 
 #[test]
 fn programs_that_wait_without_a_majority_can_be_killed() {
-    let mut cluster = Cluster::with_volume(3);
-    let mount = cluster.mount();
-    let file = mount.path().join("file");
-    fs::write(&file, "before").expect("write");
-    File::open(&file).expect("open").sync_all().expect("fsync");
-    cluster.kill(2);
-    cluster.kill(3);
+    let (mut cluster, mount, file) = without_a_majority();
     // Until the lease has run out, some calls are answered from caches.
     std::thread::sleep(Duration::from_secs(12));
     let lines = [

@@ -31,22 +31,22 @@ impl Kernel {
 
     /// `fuse_permission`: needs valid attributes.
     pub(super) fn permission(&self, tid: u32, node: u64) -> Result<(), i32> {
-        let is_valid = {
-            let mut state = self.state.lock();
-            let inode = state.inode(node);
-            inode.invalid & OTHERS == 0 && !inode.expired
-        };
-        if is_valid { Ok(()) } else { self.getattr(tid, node, false).map(drop) }
+        self.update(tid, node, OTHERS, false)
     }
 
     /// `fuse_update_attributes` for the size, by an open file.
     pub(super) fn update_size(&self, tid: u32, node: u64) -> Result<(), i32> {
+        self.update(tid, node, SIZE, true)
+    }
+
+    /// Sends GETATTR unless these attributes are valid (`fuse_update_get_attr`).
+    fn update(&self, tid: u32, node: u64, attributes: u8, names_file: bool) -> Result<(), i32> {
         let is_valid = {
             let mut state = self.state.lock();
             let inode = state.inode(node);
-            inode.invalid & SIZE == 0 && !inode.expired
+            inode.invalid & attributes == 0 && !inode.expired
         };
-        if is_valid { Ok(()) } else { self.getattr(tid, node, true).map(drop) }
+        if is_valid { Ok(()) } else { self.getattr(tid, node, names_file).map(drop) }
     }
 
     /// fstat(2).
@@ -148,8 +148,8 @@ impl Kernel {
         let size = (count * PAGE_BYTES) as u32;
         let offset = first * PAGE_BYTES;
         let body = abi::ReadIn { offset, size, ..Default::default() };
-        let failed = Arc::new(parking_lot::Mutex::new((None, false)));
-        let told = failed.clone();
+        let outcome = Arc::new(parking_lot::Mutex::new(None));
+        let told = outcome.clone();
         let opcode = if is_file { opcode::READ } else { opcode::READLINK };
         let bytes = body.as_bytes();
         let body: &[&[u8]] = if is_file { &[bytes] } else { &[] };
@@ -177,15 +177,12 @@ impl Kernel {
                 if reply.is_ok() && is_file && (data.len() as u64) < u64::from(size) {
                     state.read_update_size(node, offset + data.len() as u64, version);
                 }
-                *told.lock() = (reply.err(), true);
+                *told.lock() = Some(reply.map(drop));
             },
         );
-        let failed = self.wait_until(|_| {
-            let (errno, is_done) = *failed.lock();
-            is_done.then_some(errno)
-        });
+        let outcome = self.wait_until(|_| *outcome.lock());
         self.run_late();
-        failed.map_or(Ok(()), Err)
+        outcome
     }
 
     // --- writing ---

@@ -134,6 +134,11 @@ impl Host for ModelHost {
         self.0.state.lock().blocked.contains(&(tid as u32))
     }
 
+    fn is_killed(&self, _: u32) -> bool {
+        // Programs end with their machine.
+        false
+    }
+
     fn reads(&self, tid: u32, ino: InodeId) -> bool {
         let call = |state: &State| state.threads.get(&tid)?.call;
         call(&self.0.state.lock()) == Some(Call::Reads(ino.0))

@@ -2,7 +2,7 @@
 
 use super::state::{Dentry, Slot, State};
 use super::walk::How;
-use super::{Kernel, Pin, Reply, state, structure};
+use super::{Kernel, Pin, state, structure};
 use shoal_channel::abi::{self, opcode};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -326,11 +326,10 @@ impl Kernel {
         let body = abi::CreateIn { flags: flags as u32, mode: FILE_MODE, umask: UMASK, open_flags: 0 };
         let made =
             self.request(tid, opcode::CREATE, dir, &[body.as_bytes(), &[name, 0]], |state, reply| {
-                let made = (|state: &mut State, reply: Reply<'_>| {
-                    let entry = structure::<abi::CreateOut>(reply?)?.entry;
+                let made = reply.and_then(structure::<abi::CreateOut>).and_then(|out| {
                     state.d_drop(slot);
-                    self.add(state, slot, &entry, (epoch, 0, 0))
-                })(state, reply);
+                    self.add(state, slot, &out.entry, (epoch, 0, 0))
+                });
                 match &made {
                     Ok(_) => state.dir_changed(dir),
                     Err(libc::EEXIST) => state.d_invalidate(slot),

@@ -37,10 +37,9 @@ impl Pages {
         }
     }
 
-    /// Removes the pages of a range that are not locked. Whether there is a locked one.
-    pub fn invalidate(&mut self, range: &RangeInclusive<u64>) -> bool {
+    /// Removes the pages of a range that are not locked.
+    pub fn invalidate(&mut self, range: &RangeInclusive<u64>) {
         self.0.retain(|number, page| !range.contains(number) || page.locked_by.is_some());
-        self.0.range(range.clone()).next().is_some()
     }
 
     /// The pages that a request has locked.

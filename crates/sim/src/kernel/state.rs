@@ -397,14 +397,10 @@ impl State {
         true
     }
 
-    /// The first part of `INVAL_INODE`: attributes.
-    pub fn inval_attributes(&mut self, node: u64) -> bool {
-        if !self.inodes.contains_key(&node) {
-            return false;
-        }
+    /// The first part of `INVAL_INODE`: attributes. The inode is pinned.
+    pub fn inval_attributes(&mut self, node: u64) {
         self.bump(node);
         self.inode(node).invalid = ALL;
-        true
     }
 
     /// `fuse_try_prune_one_inode`.

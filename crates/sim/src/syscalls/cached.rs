@@ -1,10 +1,10 @@
 //! The calls of a program on a mount with a model [`Kernel`](crate::kernel::Kernel).
 
-use super::{Syscalls, Words, kind_of_mode};
+use super::{Syscalls, Words, kind_of_mode, target};
 use crate::kernel::{Kernel, Pin};
 use shoal_channel::abi::Attr;
 use shoal_witness::limits::READ_BYTES;
-use shoal_witness::ops::{How, Kind, Listed, Op, Outcome, Word};
+use shoal_witness::ops::{How, Listed, Op, Outcome};
 use std::sync::Arc;
 
 /// How often a program repeats a rename or rmdir that failed with `ESTALE` after the kernel's own second
@@ -41,16 +41,7 @@ impl Cached {
 
 impl Words {
     fn shown(self, attr: &Attr) -> Outcome {
-        match kind_of_mode(attr.mode) {
-            Some(Kind::File) if !attr.size.is_multiple_of(self.repeats) => {
-                Outcome::Odd { what: format!("a file of {} bytes", attr.size) }
-            }
-            Some(kind) => {
-                let bytes = if kind == Kind::File { attr.size / self.repeats } else { 0 };
-                Outcome::Attributes { kind, ino: attr.ino, links: attr.nlink.into(), bytes }
-            }
-            None => Outcome::Odd { what: format!("mode {:o}", attr.mode) },
-        }
+        self.attributes(attr.mode, attr.ino, attr.nlink, attr.size)
     }
 }
 
@@ -99,14 +90,7 @@ fn attempt(cached: &mut Cached, tid: u32, words: Words, op: &Op) -> Result<Outco
         Op::Symlink { path, target } => {
             kernel.symlink(tid, path.names(), target.0.to_string().as_bytes())?;
         }
-        Op::Readlink { path } => {
-            let target = kernel.readlink(tid, path.names())?;
-            let word = std::str::from_utf8(&target).ok().and_then(|word| word.parse().ok());
-            return Ok(match word {
-                Some(word) => Outcome::Target { word: Word(word) },
-                None => Outcome::Odd { what: format!("leads to {target:?}") },
-            });
-        }
+        Op::Readlink { path } => return Ok(target(&kernel.readlink(tid, path.names())?)),
         Op::Lstat { path } => return Ok(words.shown(&kernel.lstat(tid, path.names())?)),
         Op::List { path } => {
             let listed = kernel.list(tid, path.names())?;

@@ -109,8 +109,11 @@ fn done(local: &Local, verb: &str, name: String, request: impl FnOnce(String) ->
 }
 
 fn is_started(local: &Local, name: &str) -> anyhow::Result<bool> {
-    let volumes = volumes(local, Some(name.to_owned()))?;
-    Ok(volumes.first().is_some_and(|volume| volume.state == VolumeState::Started))
+    Ok(volume(local, name)?.state == VolumeState::Started)
+}
+
+fn volume(local: &Local, name: &str) -> anyhow::Result<VolumeReport> {
+    volumes(local, Some(name.to_owned()))?.into_iter().next().context("the server named no volume")
 }
 
 /// Creates a volume by the words that `volume create` takes after its name.
@@ -296,10 +299,9 @@ fn get(local: &Local, name: String, key: &str, output: Output) -> Outcome {
             None => Some(gluster::ours(key).map_err(anyhow::Error::msg)?),
         },
     };
-    let volumes = volumes(local, Some(name))?;
-    let volume = volumes.first().context("the server named no volume")?;
-    let values = render::option_values(volume, only);
-    output.print(&values, |_| render::options(volume, only))?;
+    let volume = volume(local, &name)?;
+    let values = render::option_values(&volume, only);
+    output.print(&values, |_| render::options(&volume, only))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -363,8 +365,7 @@ fn tier(
 }
 
 fn attach(local: &Local, name: String, attachment: Attachment) -> Outcome {
-    let volumes = volumes(local, Some(name.clone()))?;
-    let copies = volumes.first().context("the server named no volume")?.replica;
+    let copies = volume(local, &name)?.replica;
     let Scheme { replica, shards, note } = attachment.scheme(&name, copies).map_err(anyhow::Error::msg)?;
     let Attachment { bricks, force, .. } = attachment;
     let done = done(local, "tier attach", name, |name| AdminRequest::AttachTier {

@@ -5,9 +5,8 @@ use super::super::context::ServerContext;
 use super::names;
 use crate::admin::*;
 use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
-use shoal_cluster::limits::{HOT_FREE_PART, ROOM_LOW_BYTES};
-use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Tolerance, Volume};
-use shoal_types::{BlockScheme, GroupId, NodeId, Tier, Timestamp};
+use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Tolerance, Volume, kept_free};
+use shoal_types::{BlockScheme, BrickId, GroupId, NodeId, Tier, Timestamp};
 use std::collections::BTreeMap;
 
 type Reports = BTreeMap<NodeId, Report>;
@@ -77,12 +76,11 @@ impl ServerContext {
     pub(super) fn volumes(&self, name: Option<&str>) -> Result<Vec<VolumeReport>, String> {
         let map = self.view.map();
         let one = |(id, volume): (GroupId, &Volume)| {
-            let hot = map.tiers.get(&id);
-            let place = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| BrickPlace {
-                id: id.0,
+            let place = |(brick_id, brick): (BrickId, &shoal_cluster::Brick)| BrickPlace {
+                id: brick_id.0,
                 brick: names::called(&map, brick),
                 draining: brick.state == BrickState::Draining,
-                hot: hot.is_some_and(|tier| tier.bricks.contains(&id)),
+                hot: map.tier_of(id, brick_id) == Tier::Hot,
             };
             let called = |place: &ReplicaPlace| Some(map.nodes.get(&place.node)?.name.clone());
             let survives = Tolerance::of(&map, id).unwrap_or_default();
@@ -192,7 +190,7 @@ pub(super) fn state(volume: &Volume) -> VolumeState {
 
 /// The state of a volume's bricks.
 pub(super) fn bricks(map: &ClusterMap, reports: &Reports, volume: GroupId) -> Vec<BrickStatus> {
-    let status = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| {
+    let status = |(id, brick): (BrickId, &shoal_cluster::Brick)| {
         let report = reports.get(&brick.node);
         let found = report.and_then(|report| report.bricks.iter().find(|one| one.id == id));
         let trouble = match (report, found) {
@@ -219,17 +217,17 @@ pub(super) fn bricks(map: &ClusterMap, reports: &Reports, volume: GroupId) -> Ve
 
 /// The bricks of a volume that take no more blocks, those of its hot tier left out.
 fn full(map: &ClusterMap, volume: GroupId, bricks: &[BrickStatus]) -> Vec<BrickName> {
-    let hot = map.tiers.get(&volume);
-    let is_hot = |brick: &BrickStatus| hot.is_some_and(|tier| tier.bricks.iter().any(|id| id.0 == brick.id));
-    let full =
-        bricks.iter().filter(|brick| has_no_room(brick.total_bytes, brick.free_bytes) && !is_hot(brick));
+    let full = bricks.iter().filter(|brick| {
+        map.tier_of(volume, BrickId(brick.id)) == Tier::Cold
+            && has_no_room(brick.total_bytes, brick.free_bytes)
+    });
     full.map(|brick| brick.brick.clone()).collect()
 }
 
 /// Whether a disk of this size with so much room gets no more blocks.
 fn has_no_room(total_bytes: Option<u64>, free_bytes: Option<u64>) -> bool {
     let (Some(total), Some(free)) = (total_bytes, free_bytes) else { return false };
-    total > 0 && free < ROOM_LOW_BYTES.min(total / HOT_FREE_PART)
+    total > 0 && free < kept_free(total)
 }
 
 /// The state of a group's replicas.
@@ -265,6 +263,7 @@ fn replicas(map: &ClusterMap, reports: &Reports, group: GroupId) -> Vec<ReplicaS
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_cluster::limits::ROOM_LOW_BYTES;
 
     #[test]
     fn disk_has_no_room_below_the_free_space_at_which_writers_pass_it_over() {
