@@ -7,10 +7,22 @@ use shoal_witness::limits::READ_BYTES;
 use shoal_witness::ops::{How, Listed, Op, Outcome};
 use std::sync::Arc;
 
-/// How often a program repeats a rename or rmdir that failed with `ESTALE` after the kernel's own second
-/// walk. The front end cannot prevent that failure where another program of the mount takes the lock of the
-/// moved directory between the second lookup and the call.
-const STALE_TRIES: u32 = 8;
+/// How often a program repeats a call that [`may_be_wrong`].
+const TRIES: u32 = 8;
+
+/// Whether a rename or rmdir failed because a directory was moved during the call. The front end cannot
+/// always prevent that. `ESTALE` comes after the kernel's second walk, if another program of the mount takes
+/// the lock of the moved directory between the second lookup and the call. And if a directory is renamed
+/// into itself, or replaced by what is in it, while it is moved, the kernel may know it by two node ids. It
+/// then compares the types of both names before the server can answer `EINVAL` or `ENOTEMPTY`.
+fn may_be_wrong(op: &Op, errno: i32) -> bool {
+    match (op, errno) {
+        (Op::Rename { .. } | Op::Rmdir { .. }, libc::ESTALE) => true,
+        (Op::Rename { from, to, .. }, libc::ENOTDIR) => to.names().starts_with(from.names()),
+        (Op::Rename { from, to, .. }, libc::EISDIR) => from.names().starts_with(to.names()),
+        _ => false,
+    }
+}
 
 /// An open file.
 pub(super) struct OpenFile {
@@ -51,13 +63,11 @@ impl Syscalls {
         let (tid, words) = (self.thread, self.words);
         let cached = self.cached.as_mut()?;
         let mut outcome = attempt(cached, tid, words, op);
-        if matches!(op, Op::Rename { .. } | Op::Rmdir { .. }) {
-            for _ in 0..STALE_TRIES {
-                if outcome != Err(libc::ESTALE) {
-                    break;
-                }
-                outcome = attempt(cached, tid, words, op);
+        for _ in 0..TRIES {
+            if !outcome.as_ref().is_err_and(|errno| may_be_wrong(op, *errno)) {
+                break;
             }
+            outcome = attempt(cached, tid, words, op);
         }
         Some(outcome.unwrap_or_else(Outcome::failed))
     }
