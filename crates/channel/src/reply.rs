@@ -205,9 +205,14 @@ impl ReplyWrite {
 }
 
 impl ReplyOpen {
-    /// The file is open.
-    pub fn opened(self, handle: FileHandle, flags: OpenFlags) {
-        self.0.structure(&abi::OpenOut { fh: handle.0, open_flags: flags.bits(), padding: 0 });
+    /// The file is open. False if the request was cancelled: then the kernel will not send RELEASE.
+    pub fn opened(mut self, handle: FileHandle, flags: OpenFlags) -> bool {
+        let is_first = self.0.is_first();
+        if is_first {
+            let out = abi::OpenOut { fh: handle.0, open_flags: flags.bits(), padding: 0 };
+            deliver(&*self.0.path, self.0.unique, 0, &[IoSlice::new(out.as_bytes())]);
+        }
+        is_first
     }
 }
 

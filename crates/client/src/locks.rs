@@ -9,12 +9,20 @@
 //! again. Locks that an unanswered request gives up are not reclaimed: another client may have been granted
 //! them already, and reclaims them too.
 //!
+//! **Cancelled requests.** A request whose caller was killed is not repeated. It may have been carried out, or
+//! may still arrive at the leader. A later request tells the leader to refuse it then. What it was granted
+//! ends with its open file.
+//!
+//! A process that ends, or is killed, may not wait until its locks are released. So a request that meets a
+//! conflict is repeated when the releases of that file that were in flight have been answered.
+//!
 //! **Lost locks** of a session that the servers have ended are remembered, because their owner still counts
 //! on them. Until the owner has given up a lost lock, it gets no further lock in that file. It can neither
 //! read nor write through the descriptor with which it took the lock.
 
 use crate::context::Context;
 use crate::limits::LOCK_RETRY_PAUSE;
+use crate::trace::{self, Trace};
 use shoal_runtime::sync::Mutex;
 use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{
@@ -71,7 +79,7 @@ struct LockTable {
     term: u64,
     last: u64,
     /// The requests in flight.
-    out: BTreeMap<u64, LockOp>,
+    out: BTreeMap<u64, InFlight>,
     held: BTreeMap<Key, Held>,
     /// Locks lost with earlier sessions, by owner.
     lost: BTreeMap<Key, Vec<LockRange>>,
@@ -103,6 +111,19 @@ struct Held {
     closed: bool,
 }
 
+/// What is known of a request in flight.
+struct InFlight {
+    op: LockOp,
+    /// The call of its caller, if that can be cancelled.
+    trace: Option<Arc<Trace>>,
+}
+
+impl InFlight {
+    fn is_cancelled(&self) -> bool {
+        self.trace.as_ref().is_some_and(|trace| trace.is_cancelled())
+    }
+}
+
 /// A request in flight.
 struct Request<'a> {
     locks: &'a Locks,
@@ -116,17 +137,17 @@ struct Request<'a> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let mut state = self.locks.0.lock();
-        if let Some(op) = state.out.remove(&self.id)
+        // A later request has removed it if it was cancelled.
+        if let Some(InFlight { op, .. }) = state.out.remove(&self.id)
             && !self.answered
         {
-            state.drop_unanswered(&op);
+            state.end_unanswered(&op);
         }
         // The entry is gone if the session has ended.
         if let ReplyEffect::Held(key) = self.effect
             && let Some(held) = state.held.get_mut(&key)
         {
             held.asking -= 1;
-            held.closed &= self.answered;
             state.forget_closed(&key);
         }
     }
@@ -138,6 +159,27 @@ impl LockTable {
         if self.held.get(key).is_some_and(|held| held.closed && held.asking == 0) {
             self.held.remove(key);
         }
+    }
+
+    /// Removes requests that were cancelled. The leader refuses those that it has not carried out.
+    fn drop_cancelled(&mut self) {
+        if self.out.values().any(InFlight::is_cancelled) {
+            let all = std::mem::take(&mut self.out).into_iter();
+            let (cancelled, out): (BTreeMap<_, _>, _) = all.partition(|(_, request)| request.is_cancelled());
+            self.out = out;
+            cancelled.values().for_each(|request| self.end_unanswered(&request.op));
+        }
+    }
+
+    /// A request has ended, and it is unknown whether it was carried out.
+    fn end_unanswered(&mut self, op: &LockOp) {
+        if let LockOp::Set { lock: LockRecord { ino, space, owner, .. }, .. }
+        | LockOp::Unset { ino, space, owner, .. } = op
+            && let Some(held) = self.held.get_mut(&(*ino, *space, owner.owner))
+        {
+            held.closed = false;
+        }
+        self.drop_unanswered(op);
     }
 
     /// Removes the locks that a request certainly gives up if it is carried out.
@@ -183,6 +225,16 @@ impl LockTable {
     }
 }
 
+/// Whether a request may be cancelled, because its caller was killed. What it has taken ends with the open
+/// file, except for a mapping lock. A release is needed in any case.
+fn may_be_cancelled(op: &LockOp) -> bool {
+    match op {
+        LockOp::Set { lock, .. } => lock.space != LockSpace::Mapping,
+        LockOp::Unset { .. } | LockOp::Test(_) => true,
+        LockOp::Release { .. } | LockOp::Cancel { .. } => false,
+    }
+}
+
 /// The locks without the part that lies in a range.
 fn without(locks: &[LockRecord], range: LockRange) -> Vec<LockRecord> {
     let left = |lock: &LockRecord| {
@@ -202,11 +254,13 @@ impl Locks {
         Locks(Mutex::new(LockTable { term, last: 0, out: BTreeMap::new(), held, lost }))
     }
 
-    fn begin(&self, effect: ReplyEffect, op: LockOp) -> Request<'_> {
+    /// Begins a request, which is cancelled with the call of `trace`.
+    fn begin(&self, effect: ReplyEffect, op: LockOp, trace: Option<Arc<Trace>>) -> Request<'_> {
         let mut state = self.0.lock();
+        state.drop_cancelled();
         state.last += 1;
         let id = state.last;
-        state.out.insert(id, op);
+        state.out.insert(id, InFlight { op, trace });
         if let ReplyEffect::Held(key) = effect {
             state.held.entry(key).or_default().asking += 1;
         }
@@ -250,7 +304,7 @@ impl Locks {
     fn reclaim(&self, session: SessionId, term: u64, part: usize) -> Vec<Reclaim> {
         let mut state = self.0.lock();
         state.term = term;
-        for op in state.out.values().cloned().collect::<Vec<_>>() {
+        for op in state.out.values().map(|request| request.op.clone()).collect::<Vec<_>>() {
             state.drop_unanswered(&op);
         }
         // Each leader has a count of its own.
@@ -259,6 +313,21 @@ impl Locks {
         let part_of =
             |locks: &[LockRecord]| Reclaim { locks: locks.to_vec(), ..Reclaim::part(session, term) };
         all.chunks(part).map(part_of).collect()
+    }
+
+    /// Whether a request has met a conflict that a release may have ended. `releases`: those of the file
+    /// that were in flight at the first conflict, and have not been answered since.
+    fn conflict_may_end(&self, op: &LockOp, outcome: LockOutcome, releases: &mut Option<Vec<u64>>) -> bool {
+        let (LockOp::Set { lock, wait: false }, LockOutcome::Conflict(_)) = (op, outcome) else {
+            return false;
+        };
+        let state = self.0.lock();
+        let is_release = |op: &LockOp| matches!(op, LockOp::Release { ino, .. } if *ino == lock.ino);
+        let in_flight = || state.out.iter().filter(|(_, request)| is_release(&request.op));
+        let releases = releases.get_or_insert_with(|| in_flight().map(|(id, _)| *id).collect());
+        let may_end = !releases.is_empty();
+        releases.retain(|id| state.out.contains_key(id));
+        may_end
     }
 
     /// Takes over from a session that has ended.
@@ -336,29 +405,48 @@ impl LockClient {
         LockRecord { ino, space, owner: self.owner(owner), pid, range, kind }
     }
 
-    /// Repeats a request until it is answered.
+    /// Repeats a request until it is answered or [cancelled](may_be_cancelled).
     pub(crate) fn ask(
         &self,
         effect: ReplyEffect,
         wait: Option<&LockWait>,
         op: impl Fn(bool) -> LockOp,
     ) -> Result<LockOutcome, Errno> {
-        let mut request = self.locks.begin(effect, op(false));
+        let trace = may_be_cancelled(&op(false)).then(trace::followed).flatten();
+        let is_cancelled = || trace.as_ref().is_some_and(|trace| trace.is_cancelled());
+        if is_cancelled() {
+            return Err(Errno::EINTR);
+        }
+        let mut request = self.locks.begin(effect, op(false), trace.clone());
         if let Some(wait) = wait {
             *wait.request.lock() = Some((self.context.id, request.id));
         }
-        let mut until = None;
+        let (mut until, mut releases) = (None, None::<Vec<u64>>);
         let outcome = loop {
             let waits = wait.is_some_and(|wait| !wait.is_given_up());
             let (session, id, below) = (self.context.id, request.id, request.below);
             let asked = LockRequest { session, id, below, op: op(waits) };
             match wait_for(|done| self.context.transport.meta.lock(asked, done)) {
-                Ok(reply) if self.locks.record_reply(&mut request, &reply) => break Ok(reply.outcome),
+                Ok(reply) if self.locks.record_reply(&mut request, &reply) => {
+                    let outcome = reply.outcome;
+                    if outcome == LockOutcome::Done && trace.as_ref().is_some_and(|trace| !trace.carry_out())
+                    {
+                        break Err(Errno::EINTR);
+                    }
+                    if !self.locks.conflict_may_end(&op(waits), outcome, &mut releases) {
+                        break Ok(outcome);
+                    }
+                }
                 Ok(_) => tracing::debug!(request = id, "ignoring an earlier leader's reply about a lock"),
                 Err(
                     error @ (MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_)),
                 ) => tracing::debug!(request = id, %error, "a lock request failed; trying again"),
+                // A later request may have told the leader to refuse it.
+                Err(_) if is_cancelled() => break Err(Errno::EINTR),
                 Err(error) => break Err(self.context.refused(error)),
+            }
+            if is_cancelled() {
+                break Err(Errno::EINTR);
             }
             until = until.or_else(|| self.context.until());
             if let Err(errno) = self.context.pause_call(LOCK_RETRY_PAUSE, until) {
@@ -397,7 +485,7 @@ impl LockClient {
                 return;
             }
             let op = LockOp::Cancel { id };
-            let request = self.locks.begin(ReplyEffect::Nothing, op.clone());
+            let request = self.locks.begin(ReplyEffect::Nothing, op.clone(), None);
             let asked = LockRequest { session: of, id: request.id, below: request.below, op };
             if wait_for(|done| self.context.transport.meta.lock(asked, done)).is_ok() {
                 return;
@@ -503,12 +591,12 @@ mod tests {
     impl Locks {
         /// The owner requests a lock.
         fn asks(&self) -> Request<'_> {
-            self.begin(ReplyEffect::Held(KEY), LockOp::Set { lock: lock(), wait: true })
+            self.begin(ReplyEffect::Held(KEY), LockOp::Set { lock: lock(), wait: true }, None)
         }
 
         /// The owner closes the file, which the servers answer with this count.
         fn closes(&self, at: u64) {
-            let mut release = self.begin(ReplyEffect::Released(vec![KEY]), release());
+            let mut release = self.begin(ReplyEffect::Released(vec![KEY]), release(), None);
             assert!(self.record_reply(&mut release, &reply(at, &[])));
         }
 
@@ -535,7 +623,7 @@ mod tests {
         for at in [4, 6] {
             let locks = Locks::new(TERM);
             let (mut takes, mut releases) =
-                (locks.asks(), locks.begin(ReplyEffect::Released(vec![KEY]), release()));
+                (locks.asks(), locks.begin(ReplyEffect::Released(vec![KEY]), release(), None));
             assert!(locks.record_reply(&mut takes, &reply(at, &[lock()])));
             assert!(locks.record_reply(&mut releases, &reply(5, &[])));
             drop((takes, releases));
@@ -564,6 +652,40 @@ mod tests {
         drop(unanswered);
         assert!(locks.is_known(), "it may have been granted after the release");
         locks.closes(7);
+        assert!(!locks.is_known());
+    }
+
+    #[test]
+    fn conflict_is_final_when_the_releases_in_flight_have_been_answered() {
+        let locks = Locks::new(TERM);
+        let op = LockOp::Set { lock: lock(), wait: false };
+        let conflict = LockOutcome::Conflict(lock());
+        assert!(!locks.conflict_may_end(&op, conflict, &mut None), "nothing is being released");
+        let mut releases = None;
+        let earlier = locks.begin(ReplyEffect::Released(vec![KEY]), release(), None);
+        assert!(locks.conflict_may_end(&op, conflict, &mut releases));
+        let _later = locks.begin(ReplyEffect::Released(vec![KEY]), release(), None);
+        assert!(locks.conflict_may_end(&op, conflict, &mut releases));
+        drop(earlier);
+        assert!(
+            locks.conflict_may_end(&op, conflict, &mut releases),
+            "the conflict is from before the release"
+        );
+        assert!(!locks.conflict_may_end(&op, conflict, &mut releases));
+    }
+
+    #[test]
+    fn leader_refuses_a_cancelled_request_once_its_owner_has_closed_the_file() {
+        let locks = Locks::new(TERM);
+        let caller = Arc::new(Trace::default());
+        let op = LockOp::Set { lock: lock(), wait: true };
+        let killed = locks.begin(ReplyEffect::Held(KEY), op, Some(caller.clone()));
+        assert_eq!(locks.asks().below, killed.id, "it is repeated so far");
+        assert!(caller.cancel());
+        let mut release = locks.begin(ReplyEffect::Released(vec![KEY]), release(), None);
+        assert!(release.below > killed.id, "no copy of it is carried out after the release");
+        assert!(locks.record_reply(&mut release, &reply(6, &[])));
+        drop((release, killed));
         assert!(!locks.is_known());
     }
 
@@ -616,10 +738,10 @@ mod tests {
             let key = (KEY.0, held[0].space, KEY.2);
             for gave_up_asking in [false, true] {
                 let locks = Locks::new(TERM);
-                let mut had = locks.begin(ReplyEffect::Held(key), set(held[0]));
+                let mut had = locks.begin(ReplyEffect::Held(key), set(held[0]), None);
                 assert!(locks.record_reply(&mut had, &reply(4, &held)));
                 drop(had);
-                let request = locks.begin(ReplyEffect::Nothing, op.clone());
+                let request = locks.begin(ReplyEffect::Nothing, op.clone(), None);
                 assert_eq!(locks.count(), held.len(), "it is held until the request is answered");
                 let request = (!gave_up_asking).then_some(request);
                 assert_eq!(reclaimed(&locks), left, "{op:?}, {gave_up_asking}");

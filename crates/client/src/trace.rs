@@ -107,11 +107,16 @@ pub struct Waiting(Option<Arc<Trace>>);
 
 /// Begins a wait of the current thread. `what` describes it for logs.
 pub fn waits(hop: Hop, what: impl FnOnce() -> String) -> Waiting {
-    let trace = FOLLOWED.with_borrow(Clone::clone);
+    let trace = followed();
     if let Some(trace) = &trace {
         trace.begin(hop, what());
     }
     Waiting(trace)
+}
+
+/// The trace of the current thread's call.
+pub(crate) fn followed() -> Option<Arc<Trace>> {
+    FOLLOWED.with_borrow(Clone::clone)
 }
 
 /// The call of the current thread is about to be attempted. False if it was cancelled.
@@ -162,6 +167,16 @@ impl Trace {
     pub fn cancel(&self) -> bool {
         let cancelled = self.progress.compare_exchange(WAITS, CANCELLED, SeqCst, SeqCst);
         matches!(cancelled, Ok(_) | Err(CANCELLED))
+    }
+
+    /// The waiting call was carried out. False if it was cancelled before.
+    pub(crate) fn carry_out(&self) -> bool {
+        self.progress.compare_exchange(WAITS, DONE, SeqCst, SeqCst) != Err(CANCELLED)
+    }
+
+    /// Whether the call was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.progress.load(SeqCst) == CANCELLED
     }
 
     /// Begins a wait. The thread need not follow the trace.

@@ -67,10 +67,10 @@ ops! {
 }
 
 impl Op {
-    /// Whether the request changes nothing, and may still wait when its call has been carried out: for
-    /// bricks, or until changes are durable.
-    pub(crate) fn waits_after_its_call(self) -> bool {
-        matches!(self, Op::Read | Op::Fsync | Op::Fsyncdir)
+    /// Whether the call goes on if its caller was killed while it waits. It may be carried out already, and
+    /// wait for bricks, or until changes or a lock's release are durable. What OPEN has opened is closed.
+    pub(crate) fn goes_on_without_its_caller(self) -> bool {
+        matches!(self, Op::Read | Op::Fsync | Op::Fsyncdir | Op::Open | Op::Flush)
     }
 
     /// Whether the request names an inode that the kernel has, and no name: if the inode does not exist, it

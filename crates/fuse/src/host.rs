@@ -5,7 +5,7 @@
 
 use crate::notify::{NO_CONTENT, Notifications};
 use crate::place::Place;
-use crate::thread::{Call, is_killed, keep_no_files_but, reads, thread_state};
+use crate::thread::{Call, is_exiting, is_killed, keep_no_files_but, reads, thread_state};
 use shoal_types::{InodeId, Name};
 use std::fmt;
 use std::fs::File;
@@ -40,6 +40,8 @@ pub trait Host: Send + Sync + 'static {
     fn is_blocked(&self, tid: i32) -> bool;
     /// Whether a thread was killed, and dies as soon as it gets the reply that it waits for.
     fn is_killed(&self, tid: u32) -> bool;
+    /// Whether a thread is being ended, and closes its files.
+    fn is_exiting(&self, tid: u32) -> bool;
     /// Whether a thread sleeps in a call that reads this file.
     fn reads(&self, tid: u32, ino: InodeId) -> bool;
     /// The call of a thread, if it is one that writes.
@@ -128,6 +130,10 @@ impl Host for Machine {
 
     fn is_killed(&self, tid: u32) -> bool {
         is_killed(tid)
+    }
+
+    fn is_exiting(&self, tid: u32) -> bool {
+        is_exiting(tid)
     }
 
     fn reads(&self, tid: u32, ino: InodeId) -> bool {

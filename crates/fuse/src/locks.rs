@@ -9,8 +9,8 @@
 //! no FLUSH (`FOPEN_NOFLUSH`), and its locks end with RELEASE as well.
 //!
 //! **Owner numbers are reused.** close(2) does not wait for RELEASE, and the next open file may have the
-//! owner number of the last one. So a request for a lock waits until earlier locks of its owner number are
-//! released. A number belongs to the handle through which it was seen last: a lock may be held too long, but
+//! owner number of the last one. The same holds for FLUSH, if its process was killed. So a request for a lock
+//! waits until earlier locks of its owner number are released. A number belongs to the handle through which it was seen last: a lock may be held too long, but
 //! never too short.
 //!
 //! **Waiting.** A request that waits for a lock has a thread of its own, so that it holds up no other
@@ -52,7 +52,7 @@ struct State {
     seen: HashMap<u64, (InodeId, BTreeSet<u64>)>,
     /// Requests that wait, or may have to.
     waits: HashMap<Unique, Arc<LockWait>>,
-    /// Releases in flight because an open file was closed, by owner.
+    /// Releases in flight because a file was closed, by owner.
     releasing: BTreeMap<(InodeId, u64), usize>,
     /// The last INTERRUPTs whose request was not found.
     early: VecDeque<Unique>,
@@ -117,9 +117,15 @@ impl Locks {
         }
     }
 
-    /// An owner has closed a file, through any handle.
-    pub(crate) fn closed_by(&self, ino: InodeId, owner: u64) {
-        self.state.lock().forget_owner(ino, owner);
+    /// An owner has closed a file, through any handle. If it may have locks in it, `release` queues their
+    /// release, as for [`closed_for_good`](Self::closed_for_good).
+    pub(crate) fn closed_by(&self, ino: InodeId, owner: u64, release: Option<impl FnOnce()>) {
+        let mut state = self.state.lock();
+        state.forget_owner(ino, owner);
+        if let Some(release) = release {
+            *state.releasing.entry((ino, owner)).or_default() += 1;
+            release();
+        }
     }
 
     /// An open file was closed for the last time. `release` releases the locks of these owners, or queues
@@ -246,7 +252,7 @@ mod tests {
         see(&locks, 2, 102);
         // An owner number is reused before RELEASE of the first file has arrived.
         see(&locks, 3, 100);
-        locks.closed_by(INO, 102);
+        locks.closed_by(INO, 102, None::<fn()>);
         assert_eq!(ended(&locks, 1), [101]);
         assert_eq!(ended(&locks, 2), []);
         assert_eq!(ended(&locks, 3), [100]);

@@ -7,8 +7,9 @@
 //!
 //! A program that was killed does not die before its request has a reply: the kernel waits for it without end
 //! (`request_wait_answer` in `fs/fuse/dev.c`). So the same thread looks whether those who wait were killed,
-//! and replies `EINTR` to them, unless the call has been carried out. Other signals end no call: programs do
-//! not expect `EINTR` from files.
+//! and replies `EINTR` to them, unless the call has been carried out. A process that closes its files because
+//! it ends gets this reply, too: no signal reaches it any more. Other signals end no call, except waits for
+//! locks: programs do not expect `EINTR` from files.
 //!
 //! **Bounds.** The number of lines per minute is limited; the number of omitted ones is logged.
 
@@ -18,7 +19,7 @@ use crate::limits::{KILLED_LOOK_EVERY, SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW
 use shoal_channel::Canceller;
 use shoal_client::{Hop, Trace};
 use shoal_runtime::log_limit::LogLimit;
-use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::sync::{Condvar, Mutex, unlocked};
 use shoal_runtime::thread::{Builder, JoinHandle};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -91,7 +92,11 @@ impl Running {
                 if let Some(threshold) = running.threshold {
                     state.log_slow(threshold, &running.log);
                 }
-                state.cancel_killed(&running.host);
+                let cancelled = state.cancel_killed(&running.host);
+                // A reply may wait for a thread that begins a request.
+                unlocked(&mut state, || {
+                    cancelled.iter().for_each(|canceller| canceller.error(libc::EINTR));
+                });
             }
         };
         Builder::new().name("fuse-slow".into()).spawn(run)
@@ -134,21 +139,23 @@ impl Running {
 }
 
 impl State {
-    /// Replies to those who were killed while they waited.
-    fn cancel_killed(&mut self, host: &HostRef) {
+    /// Cancels the requests of those who were killed while they waited. They are to be replied to.
+    fn cancel_killed(&mut self, host: &HostRef) -> Vec<Canceller> {
+        let mut cancelled = Vec::new();
         for request in self.requests.values_mut() {
             let Request { context, trace, canceller, .. } = request;
-            let waits_long = context.thread != 0 && context.begun.elapsed() >= KILLED_LOOK_EVERY;
-            if !waits_long || canceller.is_none() || !host.is_killed(context.thread) {
+            let Context { thread, op, begun, .. } = *context;
+            let waits_long = thread != 0 && begun.elapsed() >= KILLED_LOOK_EVERY;
+            if !waits_long || canceller.is_none() {
                 continue;
             }
-            if context.op.waits_after_its_call() || trace.cancel() {
-                tracing::info!("cancelled, because the caller was killed: {context}");
-                if let Some(canceller) = canceller.take() {
-                    canceller.error(libc::EINTR);
-                }
+            let goes_on = op.goes_on_without_its_caller();
+            if goes_on && host.is_exiting(thread) || host.is_killed(thread) && (goes_on || trace.cancel()) {
+                tracing::info!("replied EINTR, because the caller was killed or has ended: {context}");
+                cancelled.extend(canceller.take());
             }
         }
+        cancelled
     }
 
     fn log_slow(&mut self, threshold: Duration, log: &LogLimit) {

@@ -152,6 +152,16 @@ pub(crate) fn is_killed(tid: u32) -> bool {
     pending.is_some_and(|mask| mask & 1 << (libc::SIGKILL - 1) != 0)
 }
 
+/// Whether a thread is being ended (`do_exit` in `kernel/exit.c`), and closes its files. Signals do not reach
+/// it any more.
+pub(crate) fn is_exiting(tid: u32) -> bool {
+    Stat::read(&format!("/proc/{tid}/stat")).is_some_and(|stat| stat.flags & PF_EXITING != 0)
+}
+
+/// A flag in `include/linux/sched.h`.
+const PF_EXITING: u32 = 0x4;
+/// Position after the name: the kernel's flags of the thread.
+const FLAGS_FIELD: usize = 6;
 /// The state of a thread that runs or waits for a processor.
 const RUNS: char = 'R';
 /// Position after the name: the number of threads of its process.
@@ -162,6 +172,7 @@ const PROCESSOR_FIELD: usize = 36;
 /// Fields of `/proc/PID/stat`.
 struct Stat {
     state: char,
+    flags: u32,
     /// Its process has no other threads.
     is_alone: bool,
     processor: usize,
@@ -173,9 +184,10 @@ impl Stat {
         // The fields follow the name of the program, which is in parentheses.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        let is_alone = fields.nth(THREADS_FIELD - 1)? == "1";
+        let flags = fields.nth(FLAGS_FIELD - 1)?.parse().ok()?;
+        let is_alone = fields.nth(THREADS_FIELD - FLAGS_FIELD - 1)? == "1";
         let processor = fields.nth(PROCESSOR_FIELD - THREADS_FIELD - 1)?.parse().ok()?;
-        Some(Stat { state, is_alone, processor })
+        Some(Stat { state, flags, is_alone, processor })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::answer::{self, Fail};
 use crate::context::{Context, Op};
 use crate::handle;
 use crate::mount_state::Shared;
+use crate::running::InFlight;
 use crate::slow::Lane;
 use shoal_channel::{
     FileHandle, LockOwner, LockRequest, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
@@ -38,7 +39,8 @@ impl Pending<'_, ReplyOpen> {
             self.dispatcher.note(&self.context);
             let mut how = OpenFlags::KEEP_CACHE;
             how.set(OpenFlags::NOFLUSH, !self.shared().client.may_be_locked(self.context.ino));
-            return self.reply.opened(locks.handle(flags, false), how);
+            self.reply.opened(locks.handle(flags, false), how);
+            return;
         }
         let (ino, shared) = (self.context.ino, self.shared().clone());
         let maps = handle::is_for_reading_and_writing(flags);
@@ -53,7 +55,10 @@ impl Pending<'_, ReplyOpen> {
             move |reply, opened| match opened {
                 Ok(may_map) => {
                     let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };
-                    reply.opened(shared.locks.handle(flags, may_map), how);
+                    if !reply.opened(shared.locks.handle(flags, may_map), how) && may_map && maps {
+                        // Fails only with the session, and with that the lock has ended.
+                        let _ = shared.client.close_mappable(Wait::Allowed, ino);
+                    }
                 }
                 Err(why) => reply.fail(why),
             },
@@ -64,15 +69,22 @@ impl Pending<'_, ReplyOpen> {
 impl Pending<'_, ReplyEmpty> {
     /// close(2), by one of the processes that have the file open.
     pub(crate) fn flush(self, owner: LockOwner) {
-        let (ino, Shared { client, locks, .. }) = (self.context.ino, &**self.shared());
+        let (ino, shared) = (self.context.ino, self.shared().clone());
+        let locks = &shared.locks;
         if !locks.are_ours() {
             return self.refuse(Errno::ENOSYS);
         }
-        locks.closed_by(ino, owner.0);
-        if !client.may_have_locks(ino, owner.0) {
+        if !shared.client.may_have_locks(ino, owner.0) {
+            locks.closed_by(ino, owner.0, None::<fn()>);
             return self.done();
         }
-        self.about_locks(move |client| client.release_locks(ino, &[owner.0]), answer::empty);
+        let its = shared.clone();
+        let release = move |client: &Client| {
+            let released = client.release_locks(ino, &[owner.0]);
+            its.locks.released(ino, &[owner.0]);
+            released
+        };
+        locks.closed_by(ino, owner.0, Some(|| self.about_locks(release, answer::empty)));
     }
 
     /// The last close(2) of an open file. The program does not wait for it.
@@ -120,10 +132,11 @@ impl Pending<'_, ReplyEmpty> {
             };
             return self.about_locks(set, answer::empty);
         };
-        let Pending { dispatcher, context, reply } = self;
+        let Pending { dispatcher, context, mut reply } = self;
         let context = Context { op: Op::Setlkw, ..context };
-        let waiting =
-            LockWaiter { context, fh, lock, unique, wait: shared.locks.may_wait(unique), reply, shared };
+        let waits = shared.running.begin(context, Some(reply.canceller()));
+        let wait = shared.locks.may_wait(unique);
+        let waiting = LockWaiter { context, fh, lock, unique, wait, waits, reply, shared };
         dispatcher.submit(
             Lane::Lock,
             Box::new(move || {
@@ -160,9 +173,9 @@ impl<R: Fail + Send + 'static> Pending<'_, R> {
         call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let Pending { dispatcher, context, reply } = self;
+        let Pending { dispatcher, context, mut reply } = self;
         let shared = dispatcher.shared.clone();
-        let waits = shared.running.begin(context, None);
+        let waits = shared.running.begin(context, Some(reply.canceller()));
         dispatcher.submit(
             Lane::Lock,
             Box::new(move || {
@@ -211,12 +224,13 @@ struct LockWaiter {
     /// The number of the request, by which it is interrupted.
     unique: Unique,
     wait: Arc<LockWait>,
+    waits: InFlight,
     reply: ReplyEmpty,
 }
 
 impl LockWaiter {
     fn take(&self, wait: Option<&LockWait>) -> Result<(), Errno> {
-        take_lock(&self.shared, self.fh, &self.lock, wait)
+        self.waits.run(|| take_lock(&self.shared, self.fh, &self.lock, wait))
     }
 
     /// Waits for the lock on a thread of its own.
@@ -227,9 +241,7 @@ impl LockWaiter {
         }
         let run = move || {
             affinity::everywhere();
-            let waits = self.shared.running.begin(self.context, None);
-            let outcome = waits.run(|| self.take(Some(&self.wait)));
-            drop(waits);
+            let outcome = self.take(Some(&self.wait));
             self.shared.locks.give_thread_back();
             self.finish(outcome);
         };
@@ -242,8 +254,9 @@ impl LockWaiter {
     }
 
     fn finish(self, outcome: Result<(), Errno>) {
-        let LockWaiter { shared, context, unique, reply, .. } = self;
+        let LockWaiter { shared, context, unique, waits, reply, .. } = self;
         shared.finish(&context.slow(), reply, outcome.map_err(Into::into), answer::empty);
+        drop(waits);
         shared.locks.waits_no_more(unique);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::{Cluster, Mount};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -93,6 +93,79 @@ fn programs_that_wait_without_a_majority_can_be_killed() {
     // What was killed has had no effect.
     assert_eq!(fs::read_to_string(&file).expect("read"), "before");
     assert_eq!(fs::read_dir(mount.path()).expect("list").count(), 1);
+    cluster.wait_healed(1, 60);
+    mount.unmount();
+}
+
+/// Takes a lock of its own, waits for a line, and makes a call about locks.
+const LOCKS: &str = "
+import fcntl, sys, time
+path, offset, call = sys.argv[1:]
+file = open(path, 'r+')
+fcntl.lockf(file, fcntl.LOCK_EX, 1, int(offset))
+print('ready', flush=True)
+sys.stdin.readline()
+eval(call)
+";
+
+#[test]
+fn programs_with_locks_can_be_killed_without_a_majority_and_leave_none() {
+    let mut cluster = Cluster::with_volume(3);
+    let mount = cluster.mount();
+    let file = mount.path().join("file");
+    fs::write(&file, "before").expect("write");
+    const ENDS: &str = "None";
+    let calls = [
+        ENDS,
+        "time.sleep(100)",
+        "fcntl.flock(file, fcntl.LOCK_EX)",
+        "fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        "fcntl.lockf(file, fcntl.LOCK_EX, 1, 100)",
+        "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 200)",
+        "fcntl.lockf(file, fcntl.LOCK_UN)",
+        "fcntl.fcntl(file, fcntl.F_GETLK, struct.pack('hhqqi', 1, 0, 300, 1, 0))",
+    ];
+    let python = |offset: usize, call: &str| {
+        let mut command = Command::new("python3");
+        command.args(["-c", &format!("import struct{LOCKS}")]).arg(&file).arg(offset.to_string()).arg(call);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3")
+    };
+    let mut programs: Vec<Child> = calls.iter().enumerate().map(|(n, call)| python(n, call)).collect();
+    for program in &mut programs {
+        let mut line = String::new();
+        BufReader::new(program.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+    }
+    cluster.kill(2);
+    cluster.kill(3);
+    // Locks are in the leader's memory: it grants them until it steps down.
+    std::thread::sleep(Duration::from_secs(5));
+    for program in &mut programs {
+        program.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    for (program, call) in programs.iter_mut().zip(calls) {
+        let has_ended = program.try_wait().expect("a child").is_some();
+        assert!(call == ENDS || !has_ended, "'{call}' did not wait for servers");
+        program.kill().expect("it runs");
+    }
+    let begun = Instant::now();
+    for (mut program, call) in programs.into_iter().zip(calls) {
+        while program.try_wait().expect("a child").is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "'{call}' was killed, and does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    cluster.start(2);
+    cluster.start(3);
+    let all = "fcntl.lockf(file, fcntl.LOCK_EX), fcntl.flock(file, fcntl.LOCK_EX)";
+    let mut last = Command::new("timeout");
+    last.args(["30", "python3", "-c", LOCKS])
+        .arg(&file)
+        .args(["500", all])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    assert!(last.status().expect("timeout").success(), "locks of killed programs are left");
     cluster.wait_healed(1, 60);
     mount.unmount();
 }

@@ -134,6 +134,10 @@ impl Host for ModelHost {
         self.0.state.lock().blocked.contains(&(tid as u32))
     }
 
+    fn is_exiting(&self, _: u32) -> bool {
+        false
+    }
+
     fn is_killed(&self, _: u32) -> bool {
         // Programs end with their machine.
         false
