@@ -1,5 +1,5 @@
 //! Several mounts of one volume on this machine, compared with as many programs in one plain directory: in
-//! separate directories, in one directory in turn, and one after the other.
+//! separate directories, in one directory in turn, to one file, and one after the other.
 
 use crate::input::kernel_tar;
 use crate::limits::{
@@ -27,11 +27,15 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         }
         second(bench, side, &archive)?;
         in_turn(bench, side, run)?;
+        halves(bench, side, run)?;
         visible(bench, side, run)
     })?;
     compare(bench);
     Ok(())
 }
+
+/// Lengths of records that two mounts write to one file, in bytes, and how many each writes.
+const HALVES: [(usize, usize); 3] = [(4 << 10, 2000), (64 << 10, 2000), (1 << 20, 200)];
 
 /// The work of each mount, in parallel with other mounts.
 const WORKS: [&str; 3] = ["unpack 17,477 files, sync", "tar them out, just mounted", "rm -rf, sync"];
@@ -160,6 +164,38 @@ fn in_turn(bench: &mut Bench, side: &Side, run: usize) -> anyhow::Result<()> {
         ensure!(count == TURNS, "{} has {count} files of {TURNS}", dir.display());
     }
     fs::remove_dir_all(&dirs[0])?;
+    Ok(())
+}
+
+/// Two mounts write at once, the halves of one file or a file each.
+fn halves(bench: &mut Bench, side: &Side, run: usize) -> anyhow::Result<()> {
+    for (record, count) in HALVES {
+        let half = (record * count) as u64;
+        for (what, is_one) in [("the halves of one file", true), ("a file each", false)] {
+            let paths: [PathBuf; 2] = [0, 1]
+                .map(|mount| side.mount(mount).join(format!("half-{run}-{}", mount * usize::from(!is_one))));
+            for path in &paths {
+                File::create(path)?.set_len(2 * half)?;
+            }
+            side.sync()?;
+            let write = |mount: usize| -> anyhow::Result<()> {
+                let file = File::options().write(true).open(&paths[mount])?;
+                let (content, begin) = (vec![mount as u8; record], mount as u64 * half);
+                (0..count).try_for_each(|at| file.write_all_at(&content, begin + (at * record) as u64))?;
+                Ok(file.sync_all()?)
+            };
+            let work = format!("{count} records of {} KiB on each of 2 mounts, {what}", record >> 10);
+            bench.time(side, &work, None, || {
+                std::thread::scope(|scope| {
+                    let works = [0, 1].map(|mount| scope.spawn(move || write(mount)));
+                    works.into_iter().try_for_each(|work| work.join().ok().context("a thread died")?)
+                })
+            })?;
+            for path in &paths {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
     Ok(())
 }
 
