@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// The names under which mount(8) and umount(8) invoke this program.
+pub const MOUNT_HELPERS: [&str; 4] = ["mount.shoal", "mount.fuse.shoal", "umount.shoal", "umount.fuse.shoal"];
+
 /// How a user invokes this program from a shell, so that printed commands work: `shoal` if that is in the
 /// path, else its path.
 pub fn program() -> &'static str {
@@ -29,7 +32,11 @@ fn named(called: &Path, here: &Path, path: &OsStr) -> String {
     {
         return "shoal".into();
     }
-    // A path as given may be a shorter link. The names of helpers of mount(8) do not count.
+    // Under mount(8) and umount(8) the search path may lack the directory of an installed program.
+    if called.file_name().is_some_and(|name| MOUNT_HELPERS.iter().any(|helper| name == *helper)) {
+        return "shoal".into();
+    }
+    // A path as given may be a shorter link.
     let called = (called.components().count() > 1 && called.file_name() == Some(OsStr::new("shoal")))
         .then(|| std::path::absolute(called).ok())
         .flatten();
@@ -146,7 +153,7 @@ mod tests {
         assert_eq!(named(&here, &here, &both), "shoal", "found through a link");
         assert_eq!(named(Path::new("shoal"), &here, &wrong), text(&here), "another one is found first");
         assert_eq!(named(&bin.join("shoal"), &here, &wrong), text(&bin.join("shoal")), "as it was called");
-        assert_eq!(named(&helper, &here, OsStr::new("")), text(&here), "a helper is not called by hand");
+        assert_eq!(named(&helper, &here, OsStr::new("")), "shoal", "mount(8) has called it");
         let odd = other.join("shoal");
         assert_eq!(named(&odd, &odd, OsStr::new("")), format!("'{}'", text(&odd)));
     }
