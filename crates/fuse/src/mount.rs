@@ -384,7 +384,7 @@ impl Mounted {
     /// Ends the mount at once, in use or not: it vanishes from its mount point, and every use of open files
     /// fails with `ECONNABORTED` or `ENOTCONN`. Calls that wait for servers that do not answer are
     /// interrupted. An administrator does the same to a hanging mount by `umount -f -l`, or by writing to
-    /// `/sys/fs/fuse/connections/N/abort`.
+    /// `/sys/fs/fuse/connections/N/abort`, which is also done here to a mount that was detached before.
     pub fn abort(&self) -> Result<(), MountError> {
         if self.is_ours()? {
             // The first call aborts the connection, even if the mount is in use; the second detaches the
@@ -395,6 +395,11 @@ impl Mounted {
                     MountError::Unmount { path: self.mountpoint.clone(), cause: errno.into() }
                 })?;
             }
+        } else if !self.has_ended() {
+            let number = self.device.rsplit(':').next().unwrap_or_default();
+            let file = Path::new("/sys/fs/fuse/connections").join(number).join("abort");
+            std::fs::write(&file, "1")
+                .map_err(|cause| MountError::Unmount { path: self.mountpoint.clone(), cause })?;
         }
         self.wait()
     }
@@ -412,7 +417,7 @@ impl Drop for Mounted {
         if !self.has_ended()
             && let Err(error) = self.abort()
         {
-            tracing::error!("{error}");
+            tracing::warn!("{error}");
             return;
         }
         if let Some(session) = self.session.lock().take() {

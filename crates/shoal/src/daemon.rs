@@ -145,6 +145,14 @@ fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals)
         match (events.recv().context("waiting")?, running.mounted()) {
             (Event::Unmounted(outcome), _) => break outcome,
             (Event::Signal, None) => break Ok(()),
+            (Event::Signal, Some(mounted)) if is_only_in_programs(mounted) => {
+                tracing::warn!("ending a mount that programs still use after its removal");
+                if let Err(error) = mounted.abort() {
+                    // The kernel ends it when this process has ended.
+                    tracing::info!("{error}");
+                }
+                break Ok(());
+            }
             (Event::Signal, Some(mounted)) => {
                 if let Err(error) = end_mount(mounted, asked) {
                     eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
@@ -186,6 +194,11 @@ fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(&new)?.write_all(text.as_bytes())?;
     std::fs::rename(&new, file)
+}
+
+/// Whether a mount was removed from its mount point, and lives on in programs.
+fn is_only_in_programs(mounted: &Mounted) -> bool {
+    !mounted.has_ended() && mounts::is_detached(mounted.device()).unwrap_or(false)
 }
 
 /// Unmounts. A second request insists: it removes the mount even if it is in use.

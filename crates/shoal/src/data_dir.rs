@@ -36,7 +36,8 @@ pub enum DataError {
     #[error("{path} has files of something else in it ({stranger:?}): choose a new or empty directory")]
     Foreign { path: PathBuf, stranger: std::ffi::OsString },
     #[error(
-        "{path} is already in use by process {pid}; `shoal status` shows where it is mounted, `shoal umount` stops it"
+        "{path} is already in use by process {pid}; `shoal status` shows where it is mounted, `shoal umount` stops \
+         it. If it is mounted nowhere, programs still use it after `umount --lazy`: end them, or `kill {pid}`"
     )]
     InUse { path: PathBuf, pid: String },
     #[error("{path} has format version {found}, this program knows version {FORMAT}: use a newer shoal")]

@@ -64,7 +64,7 @@ impl Mount {
 
     /// Whether the same file system is still mounted somewhere in this process's mount namespace.
     pub fn is_mounted(&self) -> bool {
-        table().is_ok_and(|table| table.iter().any(|mount| mount.device == self.device))
+        is_detached(&self.device).is_ok_and(|is_detached| !is_detached)
     }
 
     /// Asks the serving process, if it can be reached; otherwise calls statfs(2), which the kernel does not
@@ -96,6 +96,11 @@ impl Mount {
         self.programs(&use_of)
     }
 
+    /// Programs that have something open on it, indented, a line each.
+    pub fn users_listed(&self) -> String {
+        self.users().iter().map(|user| format!("  {user}")).collect::<Vec<_>>().join("\n")
+    }
+
     /// Programs that have a file on it open for writing, as lines to print.
     pub fn writers(&self) -> Vec<String> {
         self.programs(&written_by)
@@ -103,11 +108,9 @@ impl Mount {
 
     /// The programs that keep it busy, and what to do about them.
     pub fn why_busy(&self) -> String {
-        let users = self.users();
-        let list = if users.is_empty() {
-            "  (no process of this user's; root sees all)".to_owned()
-        } else {
-            users.iter().map(|user| format!("  {user}")).collect::<Vec<_>>().join("\n")
+        let list = match self.users_listed() {
+            list if list.is_empty() => "  (no process of this user's; root sees all)".to_owned(),
+            list => list,
         };
         let point = self.point.display();
         format!(
@@ -255,6 +258,11 @@ fn table() -> io::Result<Vec<Mount>> {
             flags: entry.flags,
         })
         .collect())
+}
+
+/// Whether no mount in this process's mount namespace has this device number: programs may still use it.
+pub fn is_detached(device: &str) -> io::Result<bool> {
+    Ok(!table()?.iter().any(|mount| mount.device == device))
 }
 
 /// All Shoal mounts.

@@ -82,8 +82,15 @@ impl Umount {
             _ => {}
         }
         if self.lazy {
+            let users = mount.users_listed();
             detach(&mount)?;
-            println!("Detached {shown}. What has files open there may go on; then its process ends.");
+            match server.filter(|_| !users.is_empty() && !mount.is_mounted()) {
+                Some(pid) => println!(
+                    "Detached {shown}. Process {pid} serves it until these programs have ended:\n{users}\n\
+                     `kill {pid}` ends it before: their calls fail then, and what was written is kept."
+                ),
+                None => println!("Detached {shown}."),
+            }
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(why) = write_back(&mount)? {

@@ -6,6 +6,7 @@ use crate::harness::{Volume, plain};
 use crate::programs::make_tree;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_written_is_there_after_unmounting_and_mounting_again() {
@@ -58,6 +59,46 @@ fn up_in_the_background_mounts_and_umount_stops_it() {
     shoal().arg("umount").arg(&other).ok();
     assert!(!mounted(&other));
     shoal().arg("fsck").arg("--data").arg(&data).ok();
+}
+
+#[test]
+fn mount_that_is_in_use_is_detached_and_its_process_is_ended_by_the_command_that_is_named() {
+    if plain() {
+        return;
+    }
+    let dir = scratch("lazy");
+    let (data, mount) = (dir.path().join("data"), dir.path().join("mnt"));
+    let up = || shoal().arg("up").arg("--data").arg(&data).arg("--mount").arg(&mount).arg("--background");
+    up().ok();
+    let user = crate::harness::sh(&mount, "echo content >file; exec sleep 60").start();
+    eventually("the program has begun", 10, || mount.join("file").exists());
+    let busy = shoal().arg("umount").arg(&mount).outcome();
+    assert!(busy.stderr.contains("umount --lazy"), "{busy}");
+    let detached = shoal().arg("umount").arg("--lazy").arg(&mount).ok();
+    assert!(!mounted(&mount) && detached.contains("(sleep): works in"), "{detached}");
+    let kill = detached.split('`').nth(1).expect("a command is named");
+    let again = up().outcome();
+    assert!(again.stderr.contains(&format!("`{kill}`")), "the same command is named: {again}");
+    crate::harness::sh(dir.path(), kill).ok();
+    eventually("the data directory is free", 20, || shoal_data_is_free(&data));
+    drop(user);
+    up().ok();
+    assert_eq!(fs::read_to_string(mount.join("file")).expect("read"), "content\n");
+    shoal().arg("umount").arg(&mount).ok();
+}
+
+/// Whether a volume of this machine can be checked, which takes its data directory for itself.
+fn shoal_data_is_free(data: &Path) -> bool {
+    let checked = shoal().arg("fsck").arg("--data").arg(data).outcome();
+    checked.status.is_some_and(|status| status.success())
+}
+
+fn eventually(what: &str, seconds: u64, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}, after {seconds} s");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]
