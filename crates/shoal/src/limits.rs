@@ -47,6 +47,10 @@ pub const NEAR_BRICK_AGAIN: Duration = Duration::from_secs(30);
 /// A mount that reads blocks from the files of a brick tells its server how often, at most this often.
 pub const NEAR_READS_EVERY: Duration = Duration::from_secs(1);
 
+/// The run directory of a mount's process that died, or could not write everything back, is kept for so long
+/// after the last line of its log: an administrator may want to read that.
+pub const RUN_DIR_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
 /// A mount that does not answer statfs(2) within this time is reported as hung.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// Unmounting is retried for this long while the mount is in use: programs that start or end hold files for a

@@ -52,7 +52,7 @@ pub fn place(data: &Path, elsewhere: Option<&Path>) -> io::Result<PathBuf> {
 }
 
 /// The name of a full log.
-fn old(log: &Path) -> PathBuf {
+pub fn old(log: &Path) -> PathBuf {
     let mut old = log.to_owned().into_os_string();
     old.push(".1");
     old.into()

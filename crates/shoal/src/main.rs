@@ -46,6 +46,7 @@ mod origin;
 mod pieces;
 mod profile;
 mod rates;
+mod run_dir;
 mod server;
 mod show;
 mod signals;

@@ -196,7 +196,7 @@ fn written_by(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> 
 }
 
 /// The file in which a mount's process records the device number that it serves.
-const DEVICE: &str = "device";
+pub const DEVICE: &str = "device";
 
 /// Records the device number of the file system that a process serves, in its run directory.
 pub fn note_device(run: &Path, device: &str) {

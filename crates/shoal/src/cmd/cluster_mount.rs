@@ -4,23 +4,23 @@
 use super::serve::clear_dead_mount;
 use crate::admin::MountSpec;
 use crate::cluster_source::{ClusterSource, with_port};
-use crate::data_dir;
 use crate::job::{Job, Running};
 use crate::limits::{CREDENTIALS_DEFAULT, PORT_DEFAULT, SERVER_DATA_DEFAULT};
 use crate::mounts;
 use crate::options::Options;
+use crate::run_dir;
 use crate::server::mount::ClusterMount;
 use anyhow::{Context, bail};
 use clap::Args;
 use nix::fcntl::Flock;
 use shoal_fuse::Mounted;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to mount and where.
 #[derive(Debug, Clone, Args)]
@@ -130,7 +130,17 @@ fn check_names(servers: &[String]) -> anyhow::Result<()> {
 /// A mounted volume of a cluster. Dropping it releases its lock.
 pub struct ServingMount {
     mount: Arc<ClusterMount>,
-    _lock: Flock<File>,
+    lock: Flock<File>,
+    /// It has made everything durable.
+    has_stopped: AtomicBool,
+}
+
+impl Drop for ServingMount {
+    fn drop(&mut self) {
+        if self.has_stopped.load(Ordering::Relaxed) {
+            run_dir::remove(self.mount.run(), &self.lock);
+        }
+    }
 }
 
 impl Running for ServingMount {
@@ -143,7 +153,9 @@ impl Running for ServingMount {
     }
 
     fn stop(&self) -> anyhow::Result<()> {
-        self.mount.stop()
+        self.mount.stop()?;
+        self.has_stopped.store(true, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -175,15 +187,19 @@ impl Job for ServeMount {
 
     fn take(&self) -> anyhow::Result<(Flock<File>, PathBuf)> {
         clear_dead_mount(&self.mount)?;
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.run);
-        made.with_context(|| self.run.display().to_string())?;
-        Ok((data_dir::lock(&self.run)?, self.run.clone()))
+        let lock = run_dir::take(&self.run)?;
+        run_dir::sweep(&self.run);
+        Ok((lock, self.run.clone()))
     }
 
     fn start(&self, lock: Flock<File>) -> anyhow::Result<ServingMount> {
-        let spec = self.spec()?;
-        check_names(&spec.servers)?;
-        Ok(ServingMount { mount: ClusterMount::start(&spec)?, _lock: lock })
+        let started = self.spec().and_then(|spec| {
+            check_names(&spec.servers)?;
+            ClusterMount::start(&spec)
+        });
+        // The caller reports why it did not start.
+        let mount = started.inspect_err(|_| run_dir::remove(&self.run, &lock))?;
+        Ok(ServingMount { mount, lock, has_stopped: AtomicBool::new(false) })
     }
 }
 
