@@ -56,6 +56,7 @@ pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> an
 /// Does a job in this process, which runs detached in the background.
 pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
     let signals = Signals::take()?;
+    background::has_parent();
     let started = job.take().and_then(|(taken, log_dir)| {
         let options = job.options();
         let level = options.and_then(|options| options.log_level);

@@ -5,6 +5,7 @@
 //! A caller without access to the socket uses the kernel's syncfs(2).
 
 use crate::control::{self, ControlError, Request, Statistics, Synced};
+use crate::limits::NOTE_WRITE_BACK_AFTER;
 use crate::mounts::Mount;
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -24,7 +25,7 @@ pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option
     let asked = home.clone();
     // The thread ends with this process at the latest.
     std::thread::spawn(move || tell.send(control::ask::<Synced>(&asked, &Request::Sync)));
-    let (mut last, mut progress) = (None, Instant::now());
+    let (mut last, mut progress, mut is_noted) = (None, Instant::now(), false);
     loop {
         match told.recv_timeout(LOOK_EVERY) {
             Ok(Ok(Synced { refused })) => return Ok(refused),
@@ -39,6 +40,15 @@ pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option
         let now = uncommitted(&home);
         if now != last {
             (last, progress) = (now, Instant::now());
+        }
+        if progress.elapsed() >= NOTE_WRITE_BACK_AFTER && !std::mem::replace(&mut is_noted, true) {
+            let left = last.as_ref().and_then(|state| state.first().copied()).unwrap_or(0);
+            eprintln!(
+                "note: waiting for the servers and disks: {} are to be written back, and nothing was for {} seconds (Ctrl-C \
+                 to stop)",
+                crate::show::bytes(left),
+                progress.elapsed().as_secs()
+            );
         }
         if patience.is_some_and(|patience| progress.elapsed() > patience) {
             let left = last.and_then(|state| state.first().copied()).unwrap_or(0);

@@ -41,6 +41,14 @@ pub const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
 /// Bound on an answer for which a server contacts other nodes, some of which may be down or about to elect a
 /// leader.
 pub const ADMIN_PATIENCE: Duration = Duration::from_secs(60);
+/// A request or a mount that has waited for so long looks for the nodes that do not answer. Healthy ones
+/// answer sooner. With [`NOTE_PATIENCE`] it is longer than [`REPORT_PATIENCE`]: a report that leaves out a
+/// node which is down needs no note.
+pub const NOTE_AFTER: Duration = Duration::from_millis(1300);
+/// A command that waits for a mount to write back says so when nothing was written back for so long.
+pub const NOTE_WRITE_BACK_AFTER: Duration = Duration::from_secs(2);
+/// A node that gives no sign of life for so long is named as one that does not answer.
+pub const NOTE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// For how long blocks of a brick on this machine are read over the network after its files were not found.
 pub const NEAR_BRICK_AGAIN: Duration = Duration::from_secs(30);

@@ -9,10 +9,15 @@ use std::path::Path;
 
 /// Asks the server of a data directory. Notes go to standard error, the answer comes back.
 pub fn ask(data: &Path, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+    ask_and_note(data, request, |note| eprintln!("note: {}", show::runnable(note)))
+}
+
+/// As [`ask`], with notes as `noted` shows them.
+pub fn ask_and_note(data: &Path, request: AdminRequest, noted: impl Fn(&str)) -> anyhow::Result<AdminAnswer> {
     let mut answers = Conversation::begin(data, &Request::Admin { request }).map_err(explain)?;
     loop {
         match answers.next().transpose().map_err(explain)? {
-            Some(AdminAnswer::Note { text }) => eprintln!("note: {}", show::runnable(&text)),
+            Some(AdminAnswer::Note { text }) => noted(&text),
             Some(answer) => return Ok(answer),
             None => bail!("the server in {} hung up without an answer; its log may say why", data.display()),
         }

@@ -67,6 +67,11 @@ impl Local {
         ask::ask(&self.data()?, request)
     }
 
+    /// Asks the server, without notes on the terminal.
+    pub fn ask_quietly(&self, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+        ask::ask_and_note(&self.data()?, request, |_| {})
+    }
+
     /// Asks it to do something.
     pub fn act(&self, request: AdminRequest) -> anyhow::Result<()> {
         ask::act(&self.data()?, request)

@@ -53,6 +53,7 @@ mod setup;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod watching;
 
 pub use admin::CLUSTER_SCRUB;

@@ -6,6 +6,7 @@
 use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::{Poller, links};
 use super::reporter::{Reporter, Tells};
+use super::waiting::MountWait;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Dumped, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE, TOP_FILES_MAX};
@@ -56,6 +57,7 @@ impl ClusterMount {
         let credentials = Credentials::load(&spec.credentials)?;
         let network = Network::new(cluster_of(&credentials)?, credentials)?;
         let view = ClusterView::new(network, None, ClusterMap::default(), Box::new(|_| {}));
+        let wait = MountWait::begin(&view, &spec.servers)?;
         fetch_map(&view, &spec.servers)?;
         view.find_near();
         let volume = find_soon(&view, &spec.servers, &spec.volume)?;
@@ -85,6 +87,7 @@ impl ClusterMount {
             // Nothing was done that could be lost.
             let _ = client.close();
         })?;
+        drop(wait);
         memory::keep(Some(&client))?;
         mounts::note_device(&spec.run, mounted.device());
         let (started, spec) = (Instant::now(), spec.clone());

@@ -40,6 +40,7 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
     let status = cluster.shoal(1).arg("status").arg(mount.path()).outcome();
     assert_eq!(status.status.and_then(|status| status.code()), Some(1), "{status}");
     assert!(status.stdout.contains("waits     for the servers"), "{status}");
+    administrator_is_told_what_is_waited_for(&cluster);
     cluster.start(3);
     told.recv_timeout(Duration::from_secs(60)).expect("a majority is back");
     writer.join().expect("the writer");
@@ -48,6 +49,18 @@ fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
     cluster.wait_identical(1, 3);
     cluster.wait_healed(1, 60);
     mount.unmount();
+}
+
+fn administrator_is_told_what_is_waited_for(cluster: &Cluster) {
+    let words = ["volume", "set", "v", "read-ahead", "64"];
+    let set = words.into_iter().fold(cluster.shoal(1), |command, word| command.arg(word)).start();
+    let mount = cluster.mount_command(&cluster.credentials("tester"), &cluster.local().join("late")).start();
+    for (command, why) in [(set, "cannot be changed now"), (mount, "has led for")] {
+        let outcome = command.wait();
+        assert!(outcome.status.is_some_and(|status| status.code() == Some(2)), "{outcome}");
+        let said = "note: waiting for a majority of the servers: n2 and n3 do not answer";
+        assert!(outcome.stderr.starts_with(said) && outcome.stderr.contains(why), "{outcome}");
+    }
 }
 
 #[test]

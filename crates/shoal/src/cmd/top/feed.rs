@@ -244,17 +244,17 @@ fn in_words(error: anyhow::Error) -> String {
 
 fn profile(local: &Local, name: &str) -> anyhow::Result<ProfileReport> {
     let request = AdminRequest::Profile { name: name.to_owned(), step: ProfileStep::Peek };
-    Ok(the_answer!(local.ask(request)?, AdminAnswer::Profile(report) => report))
+    Ok(the_answer!(local.ask_quietly(request)?, AdminAnswer::Profile(report) => report))
 }
 
 fn top(local: &Local, name: &str, kind: Kind) -> anyhow::Result<TopReport> {
     let of = TopOf { operation: kind.name().to_owned(), by_bytes: false, count_max: TOP_FILES_MAX };
     let request = AdminRequest::Top { name: name.to_owned(), of };
-    Ok(the_answer!(local.ask(request)?, AdminAnswer::Top(report) => report))
+    Ok(the_answer!(local.ask_quietly(request)?, AdminAnswer::Top(report) => report))
 }
 
 fn cluster(local: &Local) -> anyhow::Result<ClusterReport> {
-    match local.ask(AdminRequest::ClusterStatus)? {
+    match local.ask_quietly(AdminRequest::ClusterStatus)? {
         AdminAnswer::Cluster(report) => Ok(report),
         other => Err(strange(&other)),
     }

@@ -24,11 +24,15 @@ mod show;
 mod tiers;
 
 use super::context::ServerContext;
+use super::waiting::waited_for;
 use crate::admin::{Admin, AdminAnswer, AdminRequest};
 use crate::control::{Answer, Dumped, Handler, Request};
+use crate::limits::NOTE_AFTER;
 use shoal_types::InodeId;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// The answer to `shoal scrub` in a cluster.
 pub const CLUSTER_SCRUB: &str = "the nodes of a cluster read their bricks through again and again, and repair what is damaged: \
@@ -57,7 +61,38 @@ impl Handler for Controlled {
 }
 
 impl Admin for ServerContext {
+    /// A request that waits for nodes which do not answer says so.
     fn execute(
+        &self,
+        request: AdminRequest,
+        say: &mut dyn FnMut(AdminAnswer) -> io::Result<()>,
+    ) -> Result<(), String> {
+        std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let work = scope.spawn(move || {
+                self.carry_out(request, &mut |answer| {
+                    tell.send(answer).map_err(|_| io::ErrorKind::BrokenPipe.into())
+                })
+            });
+            let is_late = |answer: &Result<_, _>| matches!(answer, Err(RecvTimeoutError::Timeout));
+            let mut first = told.recv_timeout(NOTE_AFTER);
+            if is_late(&first) {
+                let why = waited_for(&self.view, &[]);
+                first = told.recv_timeout(Duration::ZERO);
+                if let Some(why) = why.filter(|_| is_late(&first)) {
+                    say(AdminAnswer::Note { text: why }).map_err(|error| error.to_string())?;
+                }
+            }
+            for answer in first.into_iter().chain(told) {
+                say(answer).map_err(|error| error.to_string())?;
+            }
+            work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl ServerContext {
+    fn carry_out(
         &self,
         request: AdminRequest,
         say: &mut dyn FnMut(AdminAnswer) -> io::Result<()>,
