@@ -287,6 +287,10 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn copying_nodes(&self) -> usize {
         self.inner.copying_nodes()
     }
+    fn lacks_copies(&self, group: BlockGroup) -> bool {
+        placement::lacks_copies(&self.inner.bricks.map(), self.inner.volume, group)
+    }
+
     fn losses_survived(&self, group: BlockGroup) -> Option<usize> {
         self.inner.losses_survived(group)
     }

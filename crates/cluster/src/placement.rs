@@ -187,6 +187,12 @@ pub fn is_whole(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
     good >= rules.replica
 }
 
+/// Whether a group has fewer copies or shards than the volume wants, wherever they are.
+pub fn lacks_copies(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
+    let there = group.bricks().filter(|brick| !is_gone(map, *brick)).count();
+    Rules::of_group(map, volume, &group).is_some_and(|rules| there < rules.replica)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

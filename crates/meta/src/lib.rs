@@ -103,4 +103,4 @@ pub use options::Options;
 pub use replica::{Replica, ReplicaOptions};
 pub use serve::{BrickUse, SchemeUse, Server};
 pub use snapshot::fetch_state;
-pub use tasks::{HealStatus, HealTask, TierSettings, TierState, TierStatus};
+pub use tasks::{HealStatus, HealTask, RebalanceStatus, TierSettings, TierState, TierStatus};

@@ -8,7 +8,7 @@ use crate::losses::{Counter, Losses, numbers};
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
-use crate::tasks::{HealStatus, TierSettings, TierState, Work};
+use crate::tasks::{HealStatus, RebalanceStatus, TierSettings, TierState, Work};
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::records::BlockRecord;
@@ -145,6 +145,11 @@ impl Server {
     /// The healer's progress.
     pub fn heal_status(&self) -> HealStatus {
         self.shared.heal.status()
+    }
+
+    /// The progress of the last rebalance that was requested while this server led.
+    pub fn rebalance_status(&self) -> RebalanceStatus {
+        self.shared.heal.rebalance_status()
     }
 
     /// Whether the healer has no task that can run now.

@@ -7,7 +7,7 @@ mod pace;
 mod tier;
 
 pub(crate) use background::{Background, Work};
-pub(crate) use heal::Heal;
-pub use heal::{HealStatus, HealTask};
+pub(crate) use heal::{Examined, Heal};
+pub use heal::{HealStatus, HealTask, RebalanceStatus};
 pub(crate) use tier::Tiering;
 pub use tier::{TierSettings, TierState, TierStatus};

@@ -237,6 +237,11 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     fn room(&self) -> Result<Statfs, BlockError>;
     /// Whether a group has enough bricks, none of which is gone or being drained.
     fn is_whole(&self, group: BlockGroup) -> bool;
+    /// Whether a block of this group has fewer copies or shards than it should. One on a brick that is being
+    /// drained, or does not answer, counts as one that it has.
+    fn lacks_copies(&self, group: BlockGroup) -> bool {
+        !self.is_whole(group)
+    }
     /// How many further losses of bricks a block of this group survives; `None`: it cannot be read now.
     /// Bricks that are gone or do not answer count as lost.
     fn losses_survived(&self, group: BlockGroup) -> Option<usize> {

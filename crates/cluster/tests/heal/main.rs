@@ -59,6 +59,7 @@ fn a_drained_brick_is_empty_in_the_end() {
     eventually("nothing is left on it", || v.world.mem(BrickId(1)).len() == 0);
     let status = v.server.heal_status();
     assert_eq!(status.done_blocks, status.total_blocks);
+    assert_eq!(status.lacking_blocks, 0);
 }
 
 #[test]
@@ -77,12 +78,21 @@ fn new_bricks_get_their_share_when_asked_for() {
     v.assert_healed();
     let on_new = v.world.mem(BrickId(4)).len();
     assert!((20..70).contains(&on_new), "{on_new} of 180 copies");
+    let status = v.server.rebalance_status();
+    assert_eq!((status.scanned_blocks, status.failed_blocks), (90, 0), "{status:?}");
+    assert_eq!(
+        (status.moved_blocks, status.moved_bytes),
+        (on_new as u64, on_new as u64 * 1000),
+        "{status:?}"
+    );
     let all: usize = v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum();
     assert_eq!(all, 180, "no copy too many");
     v.server.rebalance();
     v.server.rebalance();
     eventually("both have come to an end", || v.server.heal_status().rebalances == 3);
     assert_eq!(v.server.heal_status().moved_blocks, 0, "they are where they should be");
+    let status = v.server.rebalance_status();
+    assert_eq!((status.scanned_blocks, status.moved_blocks), (90, 0), "{status:?}");
 }
 
 #[test]
@@ -196,6 +206,7 @@ fn copies_that_vanished_are_found_when_the_bricks_are_asked() {
     eventually("all were asked for", || v.server.heal_status().checks == 1);
     let status = v.server.heal_status();
     assert_eq!((status.total_blocks, status.moved_blocks, status.failed_blocks), (10, 2, 0), "{status:?}");
+    assert_eq!(status.lacking_blocks, 0, "{status:?}");
     v.assert_exact();
     v.world.ids().iter().for_each(|brick| v.world.mem(*brick).remove(all[7]));
     v.server.check_copies();
@@ -219,6 +230,41 @@ fn a_rebalance_waits_for_a_brick_that_does_not_answer_yet() {
     v.world.mem(BrickId(4)).set_down(false);
     eventually("it has come to an end", || v.server.heal_status().rebalances == 1);
     assert!(v.world.mem(BrickId(4)).len() > 8);
+    v.assert_healed();
+}
+
+#[test]
+fn blocks_that_are_moved_or_checked_do_not_count_as_lacking_copies_and_those_of_a_lost_brick_do() {
+    let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
+    for _ in 0..60 {
+        v.write(3000);
+    }
+    // Slow enough to be observed.
+    v.server.set_heal_rate(200_000);
+    v.server.check_copies();
+    let most = |ends: &dyn Fn(&shoal_meta::HealStatus) -> bool| {
+        let mut most = (0, 0);
+        eventually("it has come to an end", || {
+            let status = v.server.heal_status();
+            most = (most.0.max(status.total_blocks - status.done_blocks), most.1.max(status.lacking_blocks));
+            ends(&status)
+        });
+        most
+    };
+    assert_eq!(most(&|status| status.checks == 1).1, 0);
+    let on = |brick| v.world.mem(BrickId(brick)).len();
+    let on_first = on(1) as u64;
+    v.world.change(Command::Drain { volume: VOLUME, bricks: vec![BrickId(1)] });
+    v.server.placement_changed();
+    let (left, lacking) = most(&|_| on(1) == 0);
+    assert!(left > 0 && lacking == 0, "{left} to be moved, {lacking} of {on_first} lack copies");
+    let lost = on(2) as u64;
+    v.world.mem(BrickId(2)).wipe();
+    v.world.change(Command::Lose { volume: VOLUME, bricks: vec![BrickId(2)] });
+    v.server.placement_changed();
+    let surveys = v.server.heal_status().surveys;
+    assert_eq!(most(&|status| status.surveys > surveys && status.lacking_blocks == 0).1, lost);
+    v.server.set_heal_rate(0);
     v.assert_healed();
 }
 

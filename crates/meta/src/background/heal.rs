@@ -22,7 +22,7 @@ use super::schemes::SchemeWalk;
 use super::{Trouble, place};
 use crate::limits::{HEAL_FOUND_MAX, HEAL_GROUPS_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
-use crate::tasks::HealTask;
+use crate::tasks::{Examined, HealTask};
 use shoal_namespace::command::Placed;
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{Command, TreeError, query};
@@ -87,8 +87,8 @@ fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
     let schemes = shared.bricks.policies().schemes;
     let wanted = Wanted::of_any_file(&*shared.bricks);
     let search = |queue: &mut HealQueue, after, least| {
-        let found = |blocks| {
-            shared.heal.note(|status| status.total_blocks += blocks);
+        let found = |examined| {
+            shared.heal.note_examined(examined);
             !shared.heal.is_over()
         };
         Ok(find(&shared.store.snapshot(), &*shared.bricks, task, queue, (after, least), found)?)
@@ -173,22 +173,22 @@ fn in_order<E>(
 }
 
 /// Finds the blocks behind one that have to be healed and are at least as urgent as `least`. `found` is told
-/// how many of a page were added to the queue, and answers whether to go on. A search that continues ends
-/// where the queue has no room for the blocks that it is about.
+/// how many of a page were examined for the first time and added to the queue, and answers whether to go on.
+/// A search that continues ends where the queue has no room for the blocks that it is about.
 fn find(
     state: &impl KvRead,
     bricks: &dyn VolumeBlocks,
     task: HealTask,
     queue: &mut HealQueue,
     (mut after, least): (Option<BlockId>, Priority),
-    found: impl Fn(u64) -> bool,
+    found: impl Fn(Examined) -> bool,
 ) -> Result<(), TreeError> {
     let continues = after.is_some();
     let wanted = Wanted::of_any_file(bricks);
-    let mut lacking = HashMap::<BlockGroup, Option<Priority>>::new();
+    let mut known = HashMap::<BlockGroup, (Option<Priority>, bool)>::new();
     loop {
-        if lacking.len() > HEAL_GROUPS_MAX {
-            lacking.clear();
+        if known.len() > HEAL_GROUPS_MAX {
+            known.clear();
         }
         let page: Vec<(BlockId, BlockInfo, bool)> = match task {
             HealTask::Copies => query::degraded(state, after, HEAL_READ_PAGE)?
@@ -204,13 +204,14 @@ fn find(
         if after.is_none() {
             return Ok(());
         }
-        let mut added = 0;
+        let mut examined = Examined::default();
         for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
             let rank = || {
                 let is_whole = bricks.is_whole(info.group);
-                (!is_whole).then(|| Priority::lacking(bricks.losses_survived(info.group)))
+                let priority = || Priority::lacking(bricks.losses_survived(info.group));
+                ((!is_whole).then(priority), !is_whole && bricks.lacks_copies(info.group))
             };
-            let rank = *lacking.entry(info.group).or_insert_with(rank);
+            let (rank, is_lacking) = *known.entry(info.group).or_insert_with(rank);
             let is_fine = match task {
                 HealTask::Survey if forgets_scheme(&info.group) => false,
                 HealTask::Rebalance => bricks.is_balanced(id, info.group),
@@ -218,13 +219,18 @@ fn find(
                 _ => rank.is_none() && wanted.is_met(bricks, info),
             };
             let priority = rank.unwrap_or(Priority::misplaced());
+            if !continues {
+                examined.blocks += 1;
+                examined.lacking += u64::from(is_lacking);
+                examined.left_lacking += u64::from(is_lacking && is_fine);
+            }
             if !is_fine && priority <= least {
                 // What has become more urgent since the last walk belongs to the priority that is filled now.
-                added +=
+                examined.found +=
                     u64::from(queue.add(if least < Priority::misplaced() { least } else { priority }, id));
             }
         }
-        if !found(added) || (continues && queue.is_cut(least)) {
+        if !found(examined) || (continues && queue.is_cut(least)) {
             return Ok(());
         }
     }
@@ -273,6 +279,24 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId, wanted: Wanted) -> Res
     else {
         return Ok(None);
     };
+    let was_lacking = bricks.lacks_copies(known.group);
+    let mut is_lacking = was_lacking;
+    let outcome = try_one(shared, task, (id, known), wanted, &mut is_lacking);
+    if was_lacking || is_lacking {
+        shared.heal.note_tried(was_lacking, is_lacking);
+    }
+    outcome
+}
+
+/// [`copy_one`] for a block that is known. `is_lacking`: whether it lacks copies or shards afterwards.
+fn try_one(
+    shared: &Shared,
+    task: HealTask,
+    (id, known): (BlockId, BlockInfo),
+    wanted: Wanted,
+    is_lacking: &mut bool,
+) -> Result<Option<Placed>, Trouble> {
+    let bricks = &*shared.bricks;
     let mut info = known;
     if task == HealTask::Survey && forgets_scheme(&known.group) {
         let to = BlockGroup::new(known.group.bricks()).unwrap_or_default();
@@ -280,6 +304,7 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId, wanted: Wanted) -> Res
     }
     if task == HealTask::Check {
         info.group = bricks.verify(id, known.group);
+        *is_lacking = bricks.lacks_copies(info.group);
         if info.group.is_empty() && !known.group.is_empty() {
             return failed(shared, id, &BlockError::Missing(id)).map(|()| None);
         }
@@ -301,10 +326,11 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId, wanted: Wanted) -> Res
         Ok(to) => to,
         Err(error) => return failed(shared, id, &error).map(|()| None),
     };
+    *is_lacking = bricks.lacks_copies(to);
     let moved = BlockInfo { group: to, ..known };
     let is_fine = bricks.is_whole(to) && wanted.is_met(bricks, moved);
     if !is_fine || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
-        shared.heal.note(|status| status.waiting_blocks += 1);
+        shared.heal.note_failed(false);
     }
     if to == known.group && to != info.group {
         // The copy is on its brick again: the recorded group does not change.
@@ -329,9 +355,7 @@ fn failed(shared: &Shared, id: BlockId, error: &BlockError) -> Result<(), Troubl
     } else {
         tracing::debug!(block = %id, %error, "a block cannot be healed now");
     }
-    shared.heal.note(|status| {
-        *(if lost { &mut status.failed_blocks } else { &mut status.waiting_blocks }) += 1;
-        status.last_error = Some(error.to_string());
-    });
+    shared.heal.note_failed(lost);
+    shared.heal.note(|status| status.last_error = Some(error.to_string()));
     Ok(())
 }

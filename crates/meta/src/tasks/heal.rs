@@ -58,6 +58,36 @@ pub struct HealStatus {
     pub checks: u64,
     /// Surveys completed since the server started.
     pub surveys: u64,
+    /// Blocks that lack copies or shards, as far as the task has found, or has left when it was completed.
+    /// Blocks that are only moved are not among them. Known in the healer's process.
+    #[serde(skip)]
+    pub lacking_blocks: u64,
+}
+
+/// Progress of the last rebalance that was requested, with all its retries, by the server that leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RebalanceStatus {
+    /// Blocks that were examined by the last run.
+    pub scanned_blocks: u64,
+    /// Blocks that were moved.
+    pub moved_blocks: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// Blocks that the last run could not move.
+    pub failed_blocks: u64,
+}
+
+/// Blocks that a walk has examined.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Examined {
+    /// All of them.
+    pub(crate) blocks: u64,
+    /// Those that the task has to heal.
+    pub(crate) found: u64,
+    /// Those that lack copies or shards.
+    pub(crate) lacking: u64,
+    /// Those of them that the task leaves alone.
+    pub(crate) left_lacking: u64,
 }
 
 #[derive(Default)]
@@ -83,6 +113,9 @@ struct Schedule {
     waits: bool,
     begun: Option<Instant>,
     status: HealStatus,
+    rebalance: RebalanceStatus,
+    /// Blocks that lack copies or shards after the current task has tried to heal them.
+    left_lacking: u64,
 }
 
 /// The healer's queue of tasks, and its progress.
@@ -133,6 +166,9 @@ impl Heal {
     pub(crate) fn rebalance(&self) {
         let mut state = self.state.lock();
         (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
+        if state.rebalances_asked == 0 {
+            state.rebalance = RebalanceStatus::default();
+        }
         state.rebalances_asked += 1;
         self.wake.notify_all();
     }
@@ -164,6 +200,11 @@ impl Heal {
             status.took_ms = begun.elapsed().as_millis() as u64;
         }
         status
+    }
+
+    /// The progress of the last rebalance that was requested.
+    pub(crate) fn rebalance_status(&self) -> RebalanceStatus {
+        self.state.lock().rebalance
     }
 
     /// Whether no task can run now.
@@ -250,6 +291,10 @@ impl Heal {
             }
             if task != HealTask::Idle {
                 state.begun = Some(Instant::now());
+                state.left_lacking = 0;
+                if task == HealTask::Rebalance {
+                    (state.rebalance.scanned_blocks, state.rebalance.failed_blocks) = (0, 0);
+                }
                 let before = std::mem::take(&mut state.status);
                 state.status = HealStatus {
                     task,
@@ -271,14 +316,47 @@ impl Heal {
         change(&mut self.state.lock().status);
     }
 
+    /// A walk has examined some blocks.
+    pub(crate) fn note_examined(&self, examined: Examined) {
+        let mut state = self.state.lock();
+        state.left_lacking += examined.left_lacking;
+        state.status.total_blocks += examined.found;
+        state.status.lacking_blocks += examined.lacking;
+        if state.status.task == HealTask::Rebalance {
+            state.rebalance.scanned_blocks += examined.blocks;
+        }
+    }
+
+    /// The task has tried to heal a block, which lacked copies or shards before it, or lacks some after it.
+    pub(crate) fn note_tried(&self, was_lacking: bool, is_lacking: bool) {
+        let mut state = self.state.lock();
+        state.left_lacking += u64::from(is_lacking);
+        let lacking = state.status.lacking_blocks + u64::from(is_lacking);
+        state.status.lacking_blocks = lacking.saturating_sub(u64::from(was_lacking));
+    }
+
     /// A block was copied.
     pub(crate) fn note_moved(&self, bytes: u64) {
-        self.note(|status| {
-            status.moved_blocks += 1;
-            status.moved_bytes += bytes;
-            status.all_moved_blocks += 1;
-            status.all_moved_bytes += bytes;
-        });
+        let mut state = self.state.lock();
+        let status = &mut state.status;
+        status.moved_blocks += 1;
+        status.moved_bytes += bytes;
+        status.all_moved_blocks += 1;
+        status.all_moved_bytes += bytes;
+        if status.task == HealTask::Rebalance {
+            state.rebalance.moved_blocks += 1;
+            state.rebalance.moved_bytes += bytes;
+        }
+    }
+
+    /// A block could not be healed or moved: `is_lost` if no good copy of it could be read.
+    pub(crate) fn note_failed(&self, is_lost: bool) {
+        let mut state = self.state.lock();
+        let status = &mut state.status;
+        *(if is_lost { &mut status.failed_blocks } else { &mut status.waiting_blocks }) += 1;
+        if status.task == HealTask::Rebalance {
+            state.rebalance.failed_blocks += 1;
+        }
     }
 
     /// A task was completed or aborted.
@@ -288,6 +366,10 @@ impl Heal {
             state.status.took_ms = begun.elapsed().as_millis() as u64;
         }
         state.status.task = HealTask::Idle;
+        if complete {
+            // Blocks that were deleted meanwhile lack nothing any more.
+            state.status.lacking_blocks = state.left_lacking;
+        }
         state.gives_up = false;
         state.waits = state.status.waiting_blocks > 0 || !complete;
         // A change during a survey starts the first survey after it at once.

@@ -248,12 +248,15 @@ pub struct HealReport {
     pub name: String,
     /// The node that leads the volume's metadata group, and heals.
     pub leader: String,
-    /// Blocks that lack copies or lie on the wrong bricks.
+    /// Blocks that lack copies or shards.
     pub degraded: u64,
     /// Whether blocks are being examined or copied now: `degraded` may grow.
     pub scanning: bool,
     /// Blocks examined in this pass.
     pub examined: u64,
+    /// Blocks that were found in this pass and are not examined yet: to be healed, moved, or checked.
+    #[serde(default)]
+    pub left: u64,
     /// Blocks copied by the leader's server since it started: healed, drained or rebalanced.
     #[serde(alias = "mended")]
     pub copied_blocks: u64,

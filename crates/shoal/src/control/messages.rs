@@ -237,7 +237,7 @@ pub struct ReplicaStatistics {
 /// What a volume lacks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HealStatistics {
-    /// Blocks that lack copies or lie on the wrong bricks, as far as known.
+    /// Blocks that lack copies or shards, as far as known.
     pub degraded_blocks: u64,
     /// Blocks of which no good copy could be read.
     pub failed_blocks: u64,

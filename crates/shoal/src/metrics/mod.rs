@@ -164,7 +164,7 @@ fn add_replica(to: &mut Exposition, node: &str, replica: &ReplicaStatistics) {
         (
             Kind::Gauge,
             "shoal_heal_degraded_blocks",
-            "Blocks that lack copies or lie on the wrong bricks, as far as the volume's leader has found.",
+            "Blocks that lack copies or shards, as far as the volume's leader has found.",
             heal.degraded_blocks,
         ),
         (

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, CopyRequest, Outcome};
 use shoal_meta::{
-    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PolicyState, SchemeUse, SessionInfo, TierState,
+    BrickUse, ClearLocks, Cleared, HealStatus, Losses, Move, PolicyState, RebalanceStatus, SchemeUse,
+    SessionInfo, TierState,
 };
 use shoal_net::{Link, NetError, Service};
 use shoal_types::{BlockGroup, BlockScheme, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId, Tier};
@@ -93,6 +94,8 @@ pub enum NodeRequest {
     Sweep { volume: GroupId },
     /// Copy a block, for the volume's leader: [`NodeReply::Copied`].
     Copy { volume: GroupId, request: CopyRequest },
+    /// The progress of the last rebalance: [`NodeReply::Rebalance`]. For the volume's leader.
+    Rebalance { volume: GroupId },
 }
 
 /// The answer to a request.
@@ -156,6 +159,8 @@ pub enum NodeReply {
     IsCleared(bool),
     /// The group of a block that was copied.
     Copied(Result<BlockGroup, BlockError>),
+    /// The progress of a rebalance.
+    Rebalance(RebalanceStatus),
 }
 
 /// A session, as the volume's leader knows it.
@@ -249,7 +254,7 @@ pub struct BrickReport {
 /// The progress of healing a volume, as its leader knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heal {
-    /// Blocks that lack copies or lie on the wrong bricks, as far as known.
+    /// Blocks that lack copies or shards, as far as known.
     pub degraded: u64,
     /// Whether a block can be healed or examined now.
     pub busy: bool,

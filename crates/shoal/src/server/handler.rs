@@ -200,6 +200,9 @@ impl ServerContext {
             NodeRequest::Losses { volume } => {
                 self.led(*volume, |group| group.server().losses().map(NodeReply::Losses))
             }
+            NodeRequest::Rebalance { volume } => {
+                self.led(*volume, |group| Ok(NodeReply::Rebalance(group.server().rebalance_status())))
+            }
             NodeRequest::Pin { volume, ino } => {
                 self.led(*volume, |group| group.server().pin_of(*ino).map(NodeReply::Pin))
             }

@@ -84,8 +84,31 @@ impl ServerContext {
     }
 }
 
-/// Blocks that lack copies or lie on the wrong bricks, as far as the healer has found.
+/// Blocks that lack copies or shards, as far as the healer of this process has found.
 pub(super) fn lacking(status: &HealStatus) -> u64 {
+    status.lacking_blocks.max(status.failed_blocks)
+}
+
+/// Blocks that lack copies or lie on the wrong bricks, as far as the healer of this process has found. Blocks
+/// that a check has yet to examine are not among them.
+pub(super) fn to_move(status: &HealStatus) -> u64 {
     let left = status.total_blocks.saturating_sub(status.done_blocks);
-    left + status.waiting_blocks + status.failed_blocks
+    match status.last {
+        HealTask::Check => lacking(status),
+        _ => left + status.waiting_blocks + status.failed_blocks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_are_moved_or_checked_do_not_lack_copies() {
+        let moving =
+            HealStatus { last: HealTask::Rebalance, total_blocks: 9, done_blocks: 4, ..Default::default() };
+        assert_eq!((lacking(&moving), to_move(&moving)), (0, 5));
+        let checking = HealStatus { last: HealTask::Check, lacking_blocks: 2, ..moving };
+        assert_eq!((lacking(&checking), to_move(&checking)), (2, 2));
+    }
 }

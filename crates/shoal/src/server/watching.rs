@@ -7,7 +7,7 @@
 use super::calls::{NodeReply, NodeRequest};
 use super::context::ServerContext;
 use super::events::now_ms;
-use super::healing::lacking;
+use super::healing::to_move;
 use super::statistics::volume_name;
 use crate::admin::EventKind;
 use crate::limits::{
@@ -196,11 +196,11 @@ fn brick_events(before: Option<BrickSeen>, now: BrickSeen) -> Vec<(EventKind, &'
 impl HealSeen {
     fn look(&mut self, status: &HealStatus) -> Vec<(EventKind, String)> {
         let moved = status.all_moved_blocks.saturating_sub(self.moved);
-        let lacking = lacking(status);
-        let active = lacking > 0 || (status.task != HealTask::Idle && moved > 0);
+        let left = to_move(status);
+        let active = left > 0 || (status.task != HealTask::Idle && moved > 0);
         let mut events = Vec::new();
         if !self.active && (active || moved > 0) {
-            let blocks = lacking.max(moved);
+            let blocks = left.max(moved);
             events.push((
                 EventKind::HealBegun,
                 format!("{blocks} blocks lack copies or lie on the wrong bricks"),

@@ -168,6 +168,10 @@ fn bricks_are_described_and_scrubbed(cluster: &Cluster) {
         }
     });
     assert!(ok(cluster, "volume status v tasks").contains("There are no active volume tasks\n"));
+    ok(cluster, "volume heal v full");
+    let split_brain = ok(cluster, "volume heal v info split-brain");
+    assert_eq!(split_brain.matches("Number of entries in split-brain: 0\n").count(), 3, "{split_brain}");
+    assert_eq!(json(cluster, "volume heal v info")["degraded"], 0);
 }
 
 /// A second brick on the first node gets half of what is on the first, slowly.

@@ -85,6 +85,9 @@ fn rebalance_is_resumed_when_all_servers_restart_while_it_runs() {
         other => Err(other.to_owned()),
     };
     eventually("it is completed", 120, || is_completed(&cluster));
+    let report = cluster.json(1, &["volume", "rebalance", "v", "status"]).expect("rebalance status");
+    let number = |field: &str| report[field].as_u64();
+    assert_eq!((number("examined"), number("failures")), (Some(SPREAD_FILES), Some(0)), "{report}");
     let blocks = count_files(&second_path);
     assert!(blocks as u64 > SPREAD_FILES / 4, "{blocks} of {SPREAD_FILES} blocks were moved");
 

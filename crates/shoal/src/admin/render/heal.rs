@@ -13,8 +13,7 @@ use std::fmt::Write;
 pub fn heal(report: &HealReport) -> String {
     let mut text = String::new();
     for brick in &report.bricks {
-        let status = if brick.online { "Connected" } else { "Transport endpoint is not connected" };
-        let _ = writeln!(text, "Brick {}\nStatus: {status}\n", brick.brick);
+        let _ = writeln!(text, "{}\n", super::connected(brick));
     }
     let _ = writeln!(text, "Number of blocks to heal: {}", report.degraded);
     if report.waiting > 0 {

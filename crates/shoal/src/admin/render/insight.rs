@@ -130,12 +130,17 @@ pub fn tasks(volumes: &[TasksReport]) -> String {
     })
 }
 
+/// `volume heal NAME info split-brain`, in the lines that GlusterFS has. Copies never contradict each other.
+pub fn split_brain(report: &HealReport) -> String {
+    let one = |brick| format!("{}\nNumber of entries in split-brain: 0\n\n", super::connected(brick));
+    report.bricks.iter().map(one).collect()
+}
+
 /// `volume heal NAME info summary`, in the lines that GlusterFS has.
 pub fn heal_summary(report: &HealReport) -> String {
     let mut text = String::new();
     for brick in &report.bricks {
-        let status = if brick.online { "Connected" } else { "Transport endpoint is not connected" };
-        let _ = writeln!(text, "Brick {}\nStatus: {status}\n", brick.brick);
+        let _ = writeln!(text, "{}\n", super::connected(brick));
     }
     let possibly = if report.scanning { " (still looking: it may grow)" } else { "" };
     let _ = write!(

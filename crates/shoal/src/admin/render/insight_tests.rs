@@ -122,6 +122,7 @@ fn heal_summary_has_the_lines_of_glusterfs() {
         degraded: 7,
         scanning: false,
         examined: 0,
+        left: 0,
         copied_blocks: 0,
         copied_bytes: 0,
         waiting: 0,
@@ -140,6 +141,13 @@ Total Number of entries: 7
 Number of entries in heal pending: 7
 Number of entries in split-brain: 0
 Number of entries without a good copy: 1",
+    );
+    same(
+        &split_brain(&report),
+        "
+Brick node1:/srv/web
+Status: Connected
+Number of entries in split-brain: 0",
     );
 }
 

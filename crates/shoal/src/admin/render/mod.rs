@@ -18,17 +18,23 @@ mod volume;
 pub use activity::{Shown, profile, top};
 pub use cluster::{clients, cluster, how_to_enter, how_to_join, peers, pool};
 pub use heal::{conversion, heal, rebalance, removal, scheme_of};
-pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};
+pub use insight::{cleared, details, heal_summary, scrubbing, sessions, split_brain, tasks};
 pub use status::{Agreement, agreement, digests, statuses};
 pub use table::Table;
 pub use tiers::{pin, tier_plan, tiers};
 pub use volume::{known_options, option_help, option_values, options, volumes};
 
-use super::VolumeState;
+use super::{BrickStatus, VolumeState};
 
 /// A value that may not be known.
 fn known<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// A brick and its status, in the two lines that GlusterFS has.
+fn connected(brick: &BrickStatus) -> String {
+    let status = if brick.online { "Connected" } else { "Transport endpoint is not connected" };
+    format!("Brick {}\nStatus: {status}", brick.brick)
 }
 
 fn yes(is_it: bool) -> &'static str {

@@ -405,11 +405,16 @@ fn heal(local: &Local, name: String, what: Option<&str>, more: Option<&str>, out
             report.name,
             local.command(&format!("volume heal {} info", report.name))
         ),
+        false if more == Some(SPLIT_BRAIN) => render::split_brain(report),
         false if more.is_some() => render::heal_summary(report),
         false => render::heal(report),
     })?;
-    Ok(if began || is_healed(&report) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let is_fine = began || more == Some(SPLIT_BRAIN) || is_healed(&report);
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
+
+/// What GlusterFS lists after `heal NAME info`. Shoal has none.
+const SPLIT_BRAIN: &str = "split-brain";
 
 fn is_healed(report: &HealReport) -> bool {
     report.degraded == 0 && !report.scanning

@@ -8,7 +8,7 @@ use super::show::bricks;
 use crate::admin::*;
 use crate::limits::{COUNT_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE, NODE_REPLY_WAIT_MAX};
 use shoal_cluster::{BrickState, Command, Shards};
-use shoal_meta::{LossClass, Losses, SchemeUse};
+use shoal_meta::{LossClass, Losses, RebalanceStatus, SchemeUse};
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::time::Instant;
 
@@ -43,6 +43,7 @@ impl ServerContext {
             degraded: heal.degraded,
             scanning: heal.busy,
             examined: heal.status.done_blocks,
+            left: heal.status.total_blocks.saturating_sub(heal.status.done_blocks),
             copied_blocks: heal.status.all_moved_blocks,
             copied_bytes: heal.status.all_moved_bytes,
             waiting: heal.status.waiting_blocks,
@@ -103,13 +104,24 @@ impl ServerContext {
             _ if heal.rebalancing => RebalanceState::InProgress,
             _ => RebalanceState::Completed,
         };
+        let ask = NodeRequest::Rebalance { volume };
+        let status = match self.request_from_leader(volume, &ask, NODE_REPLY_WAIT_MAX) {
+            Ok((_, NodeReply::Rebalance(status))) => status,
+            // The leader's node runs an earlier version, which counts by task of the healer.
+            _ => RebalanceStatus {
+                scanned_blocks: heal.status.done_blocks,
+                moved_blocks: heal.status.moved_blocks,
+                moved_bytes: heal.status.moved_bytes,
+                failed_blocks: heal.status.failed_blocks,
+            },
+        };
         Ok(RebalanceReport {
             name: it.name.clone(),
             state,
-            examined: heal.status.done_blocks,
-            moved: heal.status.moved_blocks,
-            copied_bytes: heal.status.moved_bytes,
-            failures: heal.status.failed_blocks,
+            examined: status.scanned_blocks,
+            moved: status.moved_blocks,
+            copied_bytes: status.moved_bytes,
+            failures: status.failed_blocks,
         })
     }
 

@@ -72,7 +72,7 @@ impl ServerContext {
                 brick: None,
                 state: TaskState::InProgress,
                 done: Some(heal.examined),
-                left: Some(heal.degraded),
+                left: Some(heal.degraded.max(heal.left)),
                 copied_bytes: Some(heal.copied_bytes),
             });
         }
@@ -86,9 +86,9 @@ impl ServerContext {
             task: TaskKind::Rebalance,
             brick: None,
             state,
-            done: is_spreading.then_some(rebalance.examined),
+            done: Some(rebalance.moved),
             left: None,
-            copied_bytes: is_spreading.then_some(rebalance.copied_bytes),
+            copied_bytes: Some(rebalance.copied_bytes),
         }));
         let map = self.view.map();
         for (brick, place) in map.bricks_of(id).filter(|(_, brick)| brick.state == BrickState::Draining) {

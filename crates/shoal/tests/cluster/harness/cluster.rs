@@ -299,8 +299,9 @@ impl Cluster {
         eventually("every block has all its copies", seconds, || {
             let heal = self.json(ask, &["volume", "heal", "v", "info"])?;
             let report = one(&heal);
-            match (report["degraded"].as_u64(), report["scanning"].as_bool()) {
-                (Some(0), Some(false)) => Ok(()),
+            let number = |field: &str| report[field].as_u64();
+            match (number("degraded"), number("waiting"), report["scanning"].as_bool()) {
+                (Some(0), Some(0), Some(false)) => Ok(()),
                 _ => Err(heal.to_string()),
             }
         });
