@@ -363,6 +363,8 @@ pub enum RemoveStep {
     Status,
     /// Stop draining and use them again.
     Stop,
+    /// Whether [`RemoveStep::Commit`] would succeed: [`AdminAnswer::Done`], or its refusal.
+    Check,
     /// Remove them from the volume. Refused while they still hold blocks.
     Commit,
     /// Remove them together with the blocks on them.

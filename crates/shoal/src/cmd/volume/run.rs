@@ -319,9 +319,15 @@ fn remove(
             consent.obtain(mode, "What is on these bricks will be given up; other copies are used.")?;
         }
         RemoveStep::Commit => {
+            // Before the administrator is asked to consent to what cannot be done.
+            local.act(AdminRequest::RemoveBricks {
+                name: name.clone(),
+                bricks: bricks.clone(),
+                step: RemoveStep::Check,
+            })?;
             consent.obtain(mode, "These bricks will not be part of the volume any more.")?;
         }
-        RemoveStep::Start | RemoveStep::Status | RemoveStep::Stop => {}
+        RemoveStep::Start | RemoveStep::Status | RemoveStep::Stop | RemoveStep::Check => {}
     }
     match local.ask(AdminRequest::RemoveBricks { name: name.clone(), bricks, step })? {
         AdminAnswer::Removal { bricks } => output.print(&bricks, |bricks| render::removal(bricks))?,

@@ -184,7 +184,7 @@ impl ServerContext {
                 };
                 return Ok(AdminAnswer::Removal { bricks: bricks.iter().zip(called).map(report).collect() });
             }
-            RemoveStep::Commit => {
+            RemoveStep::Check | RemoveStep::Commit => {
                 for (id, brick) in bricks.iter().zip(called) {
                     match self.removal(volume, *id) {
                         RemovalState::Completed => {}
@@ -206,6 +206,9 @@ impl ServerContext {
                             });
                         }
                     }
+                }
+                if step == RemoveStep::Check {
+                    return Ok(AdminAnswer::Done);
                 }
                 Command::Lose { volume, bricks }
             }
