@@ -8,14 +8,14 @@ use crate::limits::{PORT_DEFAULT, TOKEN_HOURS_DEFAULT};
 use crate::show;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 
 /// Adds nodes to the cluster, shows them and takes them away.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  shoal peer probe node2                prints the command to run on node2
+  shoal peer probe node2                whether node2 is a peer; if not, the command to run on it
   shoal peer join TOKEN                 on the machine that is to join
   shoal peer status
   shoal peer detach node2               once it has no bricks any more
@@ -29,7 +29,7 @@ pub struct Peer {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Invites a machine: prints the one command to run there
+    /// Invites a machine. Exit code 1: it has not joined yet, and the command to run there is printed
     Probe {
         /// Its host name or address
         host: String,
@@ -60,7 +60,8 @@ impl Peer {
             Command::Probe { host, output } => {
                 let peers =
                     the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
-                if let Some(peer) = peers.iter().find(|peer| is_at(peer, &host)) {
+                let addresses = addresses(&host);
+                if let Some(peer) = peers.iter().find(|peer| is_at(peer, &host, &addresses)) {
                     let which = if peer.local { "the local host" } else { "in the cluster already" };
                     println!("peer probe: success: {host} is {which}");
                     return Ok(ExitCode::SUCCESS);
@@ -70,12 +71,14 @@ impl Peer {
                 let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
                 output.print(&token, |token| {
                     format!(
-                        "To make {host} a peer, run this on it (as root, until {}):\n  shoal peer join {}\n`shoal peer status` shows \
-                         when it is there.\n",
+                        "peer probe: {host} has not joined yet: a machine joins by a command that is run on it. Run this on {host} \
+                         (as root, until {}):\n  shoal peer join {}\nOnce it has joined, `shoal peer probe {host}` succeeds, and \
+                         `shoal peer status` shows it.\n",
                         show::date(token.expires),
                         token.token
                     )
                 })?;
+                return Ok(ExitCode::from(1));
             }
             Command::Join(join) => return join.run(&self.local.data()?),
             Command::Status { output } => {
@@ -113,9 +116,17 @@ fn check_host(host: &str) -> anyhow::Result<()> {
     }
 }
 
-fn is_at(peer: &PeerReport, host: &str) -> bool {
+/// The addresses of a host, with a port.
+fn addresses(host: &str) -> Vec<SocketAddr> {
+    let address = with_port(host, PORT_DEFAULT).and_then(|address| address.to_socket_addrs().ok());
+    address.into_iter().flatten().collect()
+}
+
+/// Whether a node has this name, or one of these addresses.
+fn is_at(peer: &PeerReport, host: &str, addresses: &[SocketAddr]) -> bool {
     let bare = peer.address.rsplit_once(':').map_or(peer.address.as_str(), |(bare, _)| bare);
-    peer.name == host || peer.address == host || bare == host
+    let has_address = || self::addresses(&peer.address).iter().any(|address| addresses.contains(address));
+    peer.name == host || peer.address == host || bare == host || has_address()
 }
 
 /// Shows the nodes of the cluster.

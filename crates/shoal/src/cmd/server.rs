@@ -8,7 +8,7 @@ use crate::limits::{
     MEMORY_LIMIT_MIN, PORT_DEFAULT, SERVER_DATA_DEFAULT, WEB_LISTEN_DEFAULT, WEB_PORT_DEFAULT,
 };
 use crate::server::Server;
-use crate::server::node_dir::NodeDir;
+use crate::server::node_dir::{self, NodeDir};
 use crate::{address, background, daemon};
 use anyhow::Context;
 use clap::Args;
@@ -241,6 +241,7 @@ pub struct InitCommand {
 
 impl InitCommand {
     pub fn run(self, data: &Path) -> anyhow::Result<ExitCode> {
+        node_dir::refuse_member(data)?;
         let (name, address) = (self.node.name()?, self.node.address(None)?);
         let init = Init { data: data.to_owned(), name, address, listen: self.node.listen.clone() };
         let Begun { cluster, token } = crate::server::init(&init)?;
@@ -264,6 +265,7 @@ pub struct JoinCommand {
 
 impl JoinCommand {
     pub fn run(self, data: &Path) -> anyhow::Result<ExitCode> {
+        node_dir::refuse_member(data)?;
         let name = self.node.name()?;
         let address = self.node.address(self.token.addresses.first().map(String::as_str))?;
         let join = Join {

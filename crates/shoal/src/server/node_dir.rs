@@ -173,13 +173,23 @@ pub fn exists(path: &Path) -> bool {
     path.join("node.json").exists()
 }
 
+/// Fails if there is a server's directory at a path.
+pub fn refuse_member(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    match exists(path) {
+        false => Ok(()),
+        true => bail!(
+            "this machine is a member of a cluster already, with its data in {shown}: `shoal cluster status` shows the \
+             cluster, `shoal cluster token` what other machines join with, and `shoal server` starts it"
+        ),
+    }
+}
+
 /// Prepares a directory for a new server: creates it if necessary, and refuses one that is not empty. It is a
 /// server's directory from [`NodeDir::create`] on.
 pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
     let shown = path.display();
-    if exists(path) {
-        bail!("{shown} is a server's directory already; `shoal server --data {shown}` starts it");
-    }
+    refuse_member(path)?;
     DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| shown.to_string())?;
     let ours =
         |name: &std::ffi::OsStr| ["lock", "tls", "cluster", "lost+found"].iter().any(|one| name == *one);

@@ -259,7 +259,7 @@ fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
     assert!(join(&spec).unwrap_err().to_string().contains("there is a node 'node1' already"));
     let spec =
         Join { data: three.temp.path().join("data2"), ..join_spec(three.temp.path(), 4, &three.token) };
-    assert!(join(&spec).unwrap_err().to_string().contains("is a server's directory already"));
+    assert!(join(&spec).unwrap_err().to_string().contains("is a member of a cluster already"));
     assert_eq!(status(&three.servers[0]).nodes.len(), 3);
     three.servers.iter().for_each(|server| server.stop().unwrap());
 }

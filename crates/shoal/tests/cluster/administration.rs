@@ -64,14 +64,57 @@ fn administrator_sees_and_controls_what_a_cluster_does() {
 
     let help = ok(&cluster, "volume set help");
     assert!(help.contains("Option: auth.allow\nDefault Value: *\nDescription: "), "{help}");
-    mount.unmount();
+    mount_leaves_no_run_directory(mount);
     ok(&cluster, "--mode=script volume stop v");
     let (_, clients, _) = shoal(&cluster, "volume status v clients");
     assert!(clients.contains("volume v is not started"), "{clients}");
     ok(&cluster, "volume delete v --yes");
 }
 
+#[test]
+fn machine_is_told_how_it_becomes_a_member_and_that_it_is_one() {
+    let mut cluster = Cluster::new(1);
+    let (code, said, _) = shoal(&cluster, &format!("peer probe {}", cluster.address(2)));
+    assert!(
+        code == Some(1) && said.contains("has not joined yet") && said.contains("peer join shoal1/"),
+        "{said}"
+    );
+    cluster.join();
+    for host in [cluster.address(2), "n2".to_owned()] {
+        let (code, said, _) = shoal(&cluster, &format!("peer probe {host}"));
+        assert!(code == Some(0) && said.contains("peer probe: success"), "{said}");
+    }
+    let token = said.split_whitespace().find(|word| word.starts_with("shoal1/")).expect("a token");
+    for words in [vec!["cluster", "init"], vec!["peer", "join", token]] {
+        let again = words.into_iter().fold(cluster.shoal(2), |command, word| command.arg(word)).outcome();
+        let is_refused = again.status.is_some_and(|status| status.code() == Some(2));
+        assert!(is_refused && again.stderr.contains("member of a cluster already"), "{again}");
+    }
+    // The hosts of the test have one address each, and no default route.
+    let data = cluster.local().join("other");
+    let init = || cluster.shoal(CLIENT).env("SHOAL_DATA", &data).arg("cluster").arg("init").arg("--no-start");
+    let said = init().arg("--name").arg("other").ok();
+    assert!(said.contains(&format!("({}:7470)", cluster.network.address(CLIENT))), "{said}");
+}
+
+fn mount_leaves_no_run_directory(mount: Mount) {
+    let name = mount.path().parent().and_then(|dir| dir.file_name()?.to_str()).expect("a directory");
+    // What is unique of it: a run directory has other punctuation.
+    let unique = name.rsplit('-').next().unwrap_or_default().to_owned();
+    let left = || {
+        let all = fs::read_dir("/run/shoal").into_iter().flatten().flatten();
+        all.filter(|entry| entry.file_name().to_string_lossy().contains(&unique)).count()
+    };
+    assert_eq!(left(), 1);
+    mount.unmount();
+    eventually("the run directory is removed", 10, || {
+        if left() == 0 { Ok(()) } else { Err("it is there".into()) }
+    });
+}
+
 fn nothing_is_lost_without_consent(cluster: &Cluster) {
+    let (code, _, stderr) = shoal(cluster, &format!("volume remove-brick v {} commit", cluster.brick(3)));
+    assert!(code == Some(2) && stderr.contains("has to come first") && !stderr.contains("-y"), "{stderr}");
     let force = format!("volume remove-brick v {} force", cluster.brick(3));
     for line in ["volume stop v", "volume delete v", &force, "peer detach n3 force", "client revoke tester"] {
         let (code, _, stderr) = shoal(cluster, line);
