@@ -48,6 +48,30 @@ fn a_real_directory_keeps_entries_state_and_terms() {
 }
 
 #[test]
+fn creation_that_was_cut_off_anywhere_can_be_repeated() {
+    let mut chance = Chance(0x9e37_79b9);
+    for calls in 0.. {
+        let disk = SimDisk::default();
+        disk.fail_after(calls);
+        let create = |disk: &SimDisk| RaftLog::create_on(Box::new(disk.clone()), OPTIONS, 7, 2, b"start");
+        let is_complete = create(&disk).is_ok();
+        for _ in 0..20 {
+            let disk = disk.crash(&mut chance);
+            let log = match disk.names().iter().any(|name| name.starts_with("segment-")) {
+                true => reopen(&disk),
+                false => create(&disk),
+            };
+            let mut log = log.unwrap_or_else(|error| panic!("cut off after {calls} calls: {error}"));
+            assert_eq!((log.state(), log.last_index(), log.term(7)), (&b"start"[..], 7, Some(2)));
+            log.append(&[entry(8, 3, 100)], None, true).expect("append");
+        }
+        if is_complete {
+            return;
+        }
+    }
+}
+
+#[test]
 fn entries_that_do_not_join_on_are_refused_and_change_nothing() {
     let disk = SimDisk::default();
     let mut log = new_log(&disk);

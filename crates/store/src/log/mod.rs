@@ -110,6 +110,9 @@ impl RaftLog {
         if recover::has_segments(&*disk)? {
             return Err(LogError::Exists);
         }
+        // An earlier attempt may have been cut off.
+        let names = disk.list().map_err(LogError::io(".", "listing"))?;
+        let spares = recover::collect_spares(&*disk, &names, options.spare_segments)?;
         let mut log = RaftLog {
             disk,
             options,
@@ -118,7 +121,7 @@ impl RaftLog {
             base_index,
             base_term,
             state: state.to_vec(),
-            spares: Vec::new(),
+            spares,
             poisoned: None,
             scratch: Vec::new(),
             syncs: 0,

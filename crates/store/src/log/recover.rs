@@ -62,7 +62,7 @@ pub fn open(disk: Box<dyn Disk>, options: LogOptions) -> Result<RaftLog, LogErro
 }
 
 /// Keeps spare files for reuse; removes excess ones and files that a crash left incomplete.
-fn collect_spares(disk: &dyn Disk, names: &[String], keep: usize) -> Result<Vec<String>, LogError> {
+pub fn collect_spares(disk: &dyn Disk, names: &[String], keep: usize) -> Result<Vec<String>, LogError> {
     let mut spares = Vec::new();
     for name in names {
         let spare = segment::number_of(name, "spare-").is_some();
