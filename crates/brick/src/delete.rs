@@ -1,9 +1,10 @@
 //! Removing blocks, and the directories that become empty.
 
 use crate::brick::Brick;
-use crate::disk::{refused, sync_dir};
+use crate::disk::refused;
 use crate::layout::Run;
 use crate::put::Claim;
+use shoal_runtime::durable::sync_dir;
 use shoal_types::BlockId;
 use shoal_wire::{BlockError, Moment};
 use std::collections::BTreeSet;

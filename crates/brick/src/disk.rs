@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::limits::ALIGN_BYTES;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::{self, FsType};
+use shoal_runtime::durable::sync_dir;
 use shoal_wire::BlockError;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -102,11 +103,6 @@ fn advise(file: &File, advice: PosixFadviseAdvice) {
     if let Err(errno) = posix_fadvise(file, 0, 0, advice) {
         tracing::debug!(%errno, ?advice, "fadvise");
     }
-}
-
-/// Makes the names in a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 /// The disk's error as the brick's.

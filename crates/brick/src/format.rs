@@ -4,6 +4,7 @@ use crate::error::BrickError;
 use crate::layout::Layout;
 use crate::limits::ALIGN_BYTES;
 use nix::fcntl::{Flock, FlockArg};
+use shoal_runtime::durable;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -16,7 +17,7 @@ const TITLE: &str = "shoal brick";
 /// may be repeated.
 pub(crate) fn format(root: &Path) -> Result<(), BrickError> {
     let layout = Layout::new(root);
-    std::fs::create_dir_all(root).map_err(BrickError::io(root))?;
+    durable::create_dir_all(root).map_err(BrickError::io(root))?;
     if !is_empty_enough(&layout)? {
         return Err(BrickError::NotEmpty(root.to_owned()));
     }
@@ -37,11 +38,7 @@ pub(crate) fn format(root: &Path) -> Result<(), BrickError> {
     });
     written.map_err(BrickError::io(&draft))?;
     std::fs::rename(&draft, &marker).map_err(BrickError::io(&marker))?;
-    sync_dir(root)?;
-    match root.parent() {
-        Some(parent) if parent != Path::new("") => sync_dir(parent),
-        _ => sync_dir(Path::new(".")),
-    }
+    sync_dir(root)
 }
 
 /// Recognises a brick and takes it for this process: answers its lock and its identity.
@@ -111,7 +108,7 @@ fn is_empty_enough(layout: &Layout) -> Result<bool, BrickError> {
 }
 
 fn sync_dir(path: &Path) -> Result<(), BrickError> {
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(BrickError::io(path))
+    durable::sync_dir(path).map_err(BrickError::io(path))
 }
 
 pub(crate) fn random_id(root: &Path) -> Result<u128, BrickError> {

@@ -2,12 +2,13 @@
 
 use crate::aligned::Buffer;
 use crate::brick::Brick;
-use crate::disk::{refused, sync_dir};
+use crate::disk::refused;
 use crate::header::{Header, chunk_count, padded};
 use crate::layout::Run;
 use crate::limits::{CHUNK_BYTES, DIRECTORIES_KNOWN_MAX, HEADER_BYTES};
 use bytes::Bytes;
 use shoal_runtime::budget::{Use, of_process};
+use shoal_runtime::durable::sync_dir;
 use shoal_types::BlockId;
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use shoal_wire::BlockError;

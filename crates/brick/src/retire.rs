@@ -8,6 +8,7 @@ use crate::format;
 use crate::layout::{Layout, Run, block_of, run_of, session_of};
 use crate::limits::CONTENTS_COUNTED_MAX;
 use crate::list::entries;
+use shoal_runtime::durable;
 use shoal_wire::BlockError;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -90,8 +91,7 @@ pub fn retire(
     remove_empty(&layout.blocks)?;
     let marker = layout.marker();
     std::fs::remove_file(&marker).map_err(BrickError::io(&marker))?;
-    let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map(|()| Retirement::Done).map_err(BrickError::io(dir))
+    durable::sync_dir(dir).map(|()| Retirement::Done).map_err(BrickError::io(dir))
 }
 
 /// Removes a directory unless something else is in it.

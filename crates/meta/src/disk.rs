@@ -4,6 +4,7 @@ use crate::sizes::{Sizes, disk_bytes};
 use crate::storage::first_state;
 use shoal_namespace::TreeError;
 use shoal_namespace::kv::StoreError;
+use shoal_runtime::durable;
 use shoal_store::{LogError, RaftLog, RocksStore};
 use shoal_wire::MetaError;
 use std::path::Path;
@@ -65,13 +66,9 @@ impl Disk {
         if !exists && founders.is_none() {
             return Err(OpenError::Missing(dir.display().to_string()));
         }
-        for made in [&log_dir, &store_dir] {
-            std::fs::create_dir_all(made).map_err(io(made))?;
-        }
-        // The directory entries of both, and of the directory itself, must be as durable as their content.
-        for changed in [Some(dir), dir.parent()].into_iter().flatten() {
-            let changed = if changed.as_os_str().is_empty() { Path::new(".") } else { changed };
-            std::fs::File::open(changed).and_then(|dir| dir.sync_all()).map_err(io(changed))?;
+        // Their names, and those of the directories above, must be as durable as their content.
+        for made in [dir, &log_dir, &store_dir] {
+            durable::create_dir_all(made).map_err(io(made))?;
         }
         let mut sizes = Sizes::for_disk(disk_bytes(dir)?.0);
         sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);

@@ -116,7 +116,7 @@ fn said(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
 }
 
 fn sync_dir(path: &Path) -> Result<(), String> {
-    std::fs::File::open(path).and_then(|dir| dir.sync_all()).map_err(said(path))
+    shoal_runtime::durable::sync_dir(path).map_err(said(path))
 }
 
 fn remove(path: &Path) -> Result<(), String> {

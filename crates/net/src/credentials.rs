@@ -13,7 +13,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use shoal_types::NodeId;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -257,7 +257,7 @@ impl Credentials {
             open.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
                 .map_err(io(&path))?;
         }
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(io(dir))
+        shoal_runtime::durable::sync_dir(dir).map_err(io(dir))
     }
 
     /// Reads what [`save`](Self::save) has written.

@@ -13,6 +13,7 @@
 
 pub mod budget;
 pub mod channel;
+pub mod durable;
 pub mod histogram;
 pub mod log_limit;
 pub mod memory;

@@ -20,7 +20,7 @@ use std::path::Path;
 /// Fetches the state of a group for a new replica, from any of the others. The replica can be opened
 /// afterwards. `stop` is called periodically, and ends the fetch.
 pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Result<(), String> {
-    std::fs::create_dir_all(dir).map_err(said(dir))?;
+    shoal_runtime::durable::create_dir_all(dir).map_err(said(dir))?;
     let disk = disk_bytes(dir).map_err(|error| error.to_string())?;
     let kept = Sizes::for_disk(disk.0).log_fetched_bytes();
     let mut reasons = Vec::new();
