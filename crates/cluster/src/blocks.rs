@@ -153,7 +153,7 @@ impl ReplicatedBlocks {
 impl Drop for ReplicatedBlocks {
     fn drop(&mut self) {
         for lane in self.inner.lanes.lock().values() {
-            lane.close();
+            lane.threads.close();
         }
         self.inner.on_return.lock().take();
     }

@@ -30,8 +30,13 @@ pub const WRITE_QUEUE_MAX: usize = 32;
 pub const IN_FLIGHT_MAX: usize = 256;
 /// Connections that a server keeps.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// Threads on which a server handles requests, all of which may be waiting for disks.
+/// Threads on which a server handles requests, those to bricks apart; all of them may be waiting.
 pub const WORKERS: usize = 48;
+/// Threads on which a server handles the requests to one brick: enough to keep a fast disk busy, all of which
+/// wait if the disk hangs.
+pub const BRICK_WORKERS: usize = 32;
+/// A thread that handles requests ends when it has been idle for this long.
+pub const WORKER_IDLE: Duration = Duration::from_secs(10);
 /// Threads for messages between replicas, which must never wait behind requests.
 pub const URGENT_WORKERS: usize = 4;
 /// Threads for network I/O, if there are enough cores.

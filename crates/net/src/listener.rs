@@ -2,8 +2,9 @@
 //!
 //! **Promises.** A connection without a valid handshake in time is closed and logged, and disturbs no other.
 //! Ordered requests of a connection are carried out one after the other, others at once. Messages between
-//! replicas have threads of their own, so that Raft makes progress while all other threads wait for it. A
-//! connection that sends requests faster than they are answered is read more slowly.
+//! replicas have threads of their own, so that Raft makes progress while all other threads wait for it. Each
+//! brick has threads of its own, too: if its disk hangs, only its own requests wait. A connection that sends
+//! requests faster than they are answered is read more slowly.
 
 use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
 use crate::credentials::Role;
@@ -12,15 +13,14 @@ use crate::limits::*;
 use crate::membership::{Fence, Membership, Seat};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use shoal_runtime::channel::{Receiver, Sender, unbounded};
-use shoal_types::Incarnation;
+use shoal_runtime::pool::{Job, Pool, PoolLimits};
+use shoal_types::{BrickId, Incarnation};
 use shoal_wire::Denial;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -94,9 +94,11 @@ impl Replier {
             // A closed connection needs no answer.
             let frame = Outgoing { kind, flags: 0, id: self.id, parts };
             if let Err(mpsc::error::TrySendError::Full(frame)) = queue.try_send(frame) {
-                // All of Shoal's own threads may block; the network's threads must not, and never send
-                // answers.
-                let _ = queue.blocking_send(frame);
+                match Handle::try_current() {
+                    // The network's threads must not block. They drop a request if no thread takes it.
+                    Ok(network) => drop(network.spawn(async move { queue.send(frame).await })),
+                    Err(_) => _ = queue.blocking_send(frame),
+                }
             }
         }
     }
@@ -108,14 +110,42 @@ impl Drop for Replier {
     }
 }
 
-/// A job for a worker.
-type Work = Box<dyn FnOnce() + Send>;
-
 /// Requests of one connection that are carried out in order.
 #[derive(Default)]
 struct Ordered {
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<Job>,
     running: bool,
+}
+
+/// The threads that carry out requests.
+struct Workers {
+    requests: Arc<Pool>,
+    replicas: Arc<Pool>,
+    bricks: Mutex<HashMap<BrickId, Arc<Pool>>>,
+}
+
+impl Workers {
+    fn new() -> Workers {
+        let (requests, replicas) = (pool("shoal-serve", WORKERS), pool("shoal-peer", URGENT_WORKERS));
+        Workers { requests, replicas, bricks: Mutex::default() }
+    }
+
+    /// The threads for a request, or for a message that is not answered.
+    fn of(&self, service: Service, is_answered: bool) -> Arc<Pool> {
+        match service {
+            Service::Replica(_) if !is_answered => self.replicas.clone(),
+            Service::Brick(brick) => {
+                let mut bricks = self.bricks.lock();
+                bricks.entry(brick).or_insert_with(|| pool("shoal-brick", BRICK_WORKERS)).clone()
+            }
+            _ => self.requests.clone(),
+        }
+    }
+}
+
+/// Its jobs are bounded by the requests in progress of all connections.
+fn pool(name: &str, threads_max: usize) -> Arc<Pool> {
+    Pool::new(name, PoolLimits { threads_max, jobs_max: usize::MAX, idle_max: WORKER_IDLE })
 }
 
 struct Shared {
@@ -123,8 +153,7 @@ struct Shared {
     cluster: u128,
     membership: Arc<Membership>,
     acceptor: TlsAcceptor,
-    workers: Sender<Work>,
-    urgent: Sender<Work>,
+    workers: Workers,
     connections: Arc<Semaphore>,
     refused: AtomicU64,
     refused_since: Mutex<(Instant, u64)>,
@@ -159,8 +188,7 @@ impl Listener {
             cluster,
             membership,
             acceptor: TlsAcceptor::from(config),
-            workers: pool("shoal-serve", WORKERS)?,
-            urgent: pool("shoal-peer", URGENT_WORKERS)?,
+            workers: Workers::new(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             refused: AtomicU64::new(0),
             refused_since: Mutex::new((Instant::now(), 0)),
@@ -176,20 +204,6 @@ impl Listener {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
-}
-
-/// Threads that end when their sender is dropped.
-fn pool(name: &str, threads: usize) -> io::Result<Sender<Work>> {
-    let (give, take): (Sender<Work>, Receiver<Work>) = unbounded();
-    for n in 0..threads {
-        let take = take.clone();
-        Builder::new().name(format!("{name}-{n}")).spawn(move || {
-            for work in take {
-                work();
-            }
-        })?;
-    }
-    Ok(give)
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal::Receiver<bool>) {
@@ -376,28 +390,26 @@ impl Talk {
         let permit = self.in_flight.clone().acquire_owned().await.map_err(io::Error::other)?;
         let reply = Replier { queue: wants.then(|| self.queue.clone()), id: header.id, permit: Some(permit) };
         let (handler, peer) = (self.shared.handler.clone(), self.peer.clone());
-        let work: Work = Box::new(move || handler.handle(&peer, service, body, reply));
-        let urgent = matches!(service, Service::Replica(_)) && !wants;
-        let pool = if urgent { &self.shared.urgent } else { &self.shared.workers };
-        if header.flags & ORDERED != 0 {
-            in_order(&self.ordered, work, pool);
-        } else {
-            let _ = pool.send(work);
-        }
-        Ok(())
+        let work: Job = Box::new(move || handler.handle(&peer, service, body, reply));
+        let pool = self.shared.workers.of(service, wants);
+        let submitted = match header.flags & ORDERED {
+            0 => pool.submit(work),
+            _ => in_order(&self.ordered, work, &pool),
+        };
+        submitted.map_err(|_| io::Error::other("there is no thread to carry out a request"))
     }
 }
 
 /// Queues work behind earlier work; one worker at a time runs the queue.
-fn in_order(ordered: &Arc<Mutex<Ordered>>, work: Work, pool: &Sender<Work>) {
+fn in_order(ordered: &Arc<Mutex<Ordered>>, work: Job, pool: &Arc<Pool>) -> Result<(), Job> {
     let mut queue = ordered.lock();
     queue.waiting.push_back(work);
     if queue.running {
-        return;
+        return Ok(());
     }
     queue.running = true;
     let mine = ordered.clone();
-    let _ = pool.send(Box::new(move || {
+    pool.submit(Box::new(move || {
         loop {
             let mut queue = mine.lock();
             let Some(work) = queue.waiting.pop_front() else {
@@ -407,5 +419,5 @@ fn in_order(ordered: &Arc<Mutex<Ordered>>, work: Work, pool: &Sender<Work>) {
             drop(queue);
             work();
         }
-    }));
+    }))
 }

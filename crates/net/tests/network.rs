@@ -1,9 +1,9 @@
 //! Links and listeners over loopback, with real TLS: normal traffic, refusals, and the death of a peer.
 
 use bytes::Bytes;
-use shoal_net::limits::SILENCE_MAX;
+use shoal_net::limits::{BRICK_WORKERS, SILENCE_MAX, WORKERS};
 use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
-use shoal_types::{GroupId, NodeId};
+use shoal_types::{BrickId, GroupId, NodeId};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ fn requests_of_all_sizes_are_answered_at_once_and_from_many_threads() {
             scope.spawn(move || {
                 for size in [0, 1, 100, 70_000, 1 << 20, 5 << 20] {
                     let body = Bytes::from(vec![thread; size]);
-                    let service = Service::Brick(shoal_types::BrickId(2));
+                    let service = Service::Brick(BrickId(2));
                     assert_eq!(link.call(service, false, vec![body.clone()], PATIENCE), Ok(body));
                 }
             });
@@ -243,5 +243,45 @@ fn a_server_that_starts_again_is_found_again_and_requests_meanwhile_fail_soon() 
     while link.call(META, false, vec!["c".into()], PATIENCE).is_err() {
         assert!(begun.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Hangs in requests to one brick until the gate is opened.
+struct HungBrick(Mutex<()>);
+
+impl Handler for HungBrick {
+    fn handle(&self, _: &Peer, service: Service, body: Bytes, reply: Replier) {
+        if service == Service::Brick(HUNG) {
+            drop(self.0.lock().unwrap());
+        }
+        reply.answer(vec![body]);
+    }
+}
+
+const HUNG: BrickId = BrickId(1);
+
+#[test]
+fn brick_that_hangs_delays_only_its_own_requests() {
+    let authority = Authority::create(7).unwrap();
+    let server = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+    let hung = Arc::new(HungBrick(Mutex::new(())));
+    let gate = hung.0.lock().unwrap();
+    let listener = server.listen("127.0.0.1:0".parse().unwrap(), hung.clone()).unwrap();
+    let client = Network::new(7, authority.issue(&Role::Client("test".into())).unwrap()).unwrap();
+    let link = client.link(&listener.address().to_string(), Lane::Blocks);
+    let (tell, told) = shoal_runtime::channel::unbounded();
+    let requests = 2 * WORKERS.max(BRICK_WORKERS);
+    for _ in 0..requests {
+        let tell = tell.clone();
+        let done = move |outcome: Result<Bytes, NetError>| tell.send(outcome.is_ok()).unwrap_or_default();
+        link.call_then(Service::Brick(HUNG), false, vec![], Box::new(done));
+    }
+    for service in [META, Service::Brick(BrickId(2))] {
+        assert_eq!(link.call(service, false, vec!["x".into()], PATIENCE), Ok("x".into()), "{service:?}");
+    }
+    assert!(told.is_empty());
+    drop(gate);
+    for _ in 0..requests {
+        assert!(told.recv_timeout(PATIENCE).unwrap());
     }
 }

@@ -18,6 +18,7 @@ pub mod histogram;
 pub mod log_limit;
 pub mod memory;
 pub mod planted;
+pub mod pool;
 pub mod random;
 pub mod semaphore;
 pub mod simulator;

@@ -42,7 +42,7 @@ impl<T: Send + 'static> Calls<T> {
                 let _ = sender.send((brick, answer));
             }
         };
-        if !inner.lane(brick).submit(&format!("{brick}"), Box::new(job)) {
+        if inner.lane(brick).threads.submit(Box::new(job)).is_err() {
             let refused = BlockError::Unreachable(format!("too many requests wait for {brick}"));
             // The receiver is in `self`.
             let _ = self.sender.send((brick, Err(refused)));
@@ -70,20 +70,18 @@ impl Calls<Bytes> {
         offset: u32,
         len: u32,
     ) {
-        let lane = inner.lane(brick);
         if let Some(service) = inner.bricks.brick(brick)
-            && lane.admit()
+            && let Some(permit) = inner.lane(brick).unattended.try_acquire()
         {
-            let (sender, of, its) = (self.sender.clone(), inner.clone(), lane.clone());
+            let (sender, of) = (self.sender.clone(), inner.clone());
             let done = move |answer: Result<Bytes, BlockError>| {
-                its.leave();
+                drop(permit);
                 of.note_failure(brick, &answer);
                 // The caller may have gone on without it.
                 let _ = sender.send((brick, answer));
             };
-            match service.get_then(id, offset, len, Box::new(done)) {
-                Ok(()) => return self.pending.push(brick),
-                Err(_) => lane.leave(),
+            if service.get_then(id, offset, len, Box::new(done)).is_ok() {
+                return self.pending.push(brick);
             }
         }
         self.start(inner, brick, move |it| it.get(id, offset, len));
@@ -139,7 +137,7 @@ impl Inner {
                     of.returned();
                 }
             };
-            if !self.lane(brick).submit(&format!("{brick}"), Box::new(job)) {
+            if self.lane(brick).threads.submit(Box::new(job)).is_err() {
                 self.health.unasked(brick);
             }
         }
@@ -147,6 +145,6 @@ impl Inner {
     }
 
     pub(super) fn lane(&self, brick: BrickId) -> Arc<Lane> {
-        self.lanes.lock().entry(brick).or_default().clone()
+        self.lanes.lock().entry(brick).or_insert_with(|| Arc::new(Lane::new(brick))).clone()
     }
 }
