@@ -5,7 +5,7 @@ use crate::limits::*;
 use bytes::{Bytes, BytesMut};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -37,6 +37,8 @@ impl Outgoing {
 pub(crate) struct Pulse {
     begun: Instant,
     heard_ms: AtomicU64,
+    /// This end does not read at the moment, so it cannot tell whether the peer is silent.
+    is_paused: AtomicBool,
     pub(crate) sent_bytes: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
 }
@@ -46,6 +48,7 @@ impl Pulse {
         Arc::new(Pulse {
             begun: Instant::now(),
             heard_ms: AtomicU64::new(0),
+            is_paused: AtomicBool::new(false),
             sent_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
         })
@@ -56,7 +59,20 @@ impl Pulse {
         self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Waits for something while this end does not read. The peer's silence is measured from the end of the
+    /// wait.
+    pub(crate) async fn pause<T>(&self, wait: impl Future<Output = T>) -> T {
+        self.is_paused.store(true, Ordering::Relaxed);
+        let outcome = wait.await;
+        self.beat(0);
+        self.is_paused.store(false, Ordering::Relaxed);
+        outcome
+    }
+
     fn silence(&self) -> Duration {
+        if self.is_paused.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
         let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
         self.begun.elapsed().saturating_sub(heard)
     }
@@ -89,11 +105,12 @@ pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
     Ok((header, body.freeze()))
 }
 
-/// Writes what is queued, several small frames at once.
+/// Writes what is queued, several small frames at once. Fails if the peer takes no byte for `stall_max`.
 pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
     stream: &mut W,
     pulse: &Pulse,
     queue: &mut mpsc::Receiver<Outgoing>,
+    stall_max: Duration,
 ) -> io::Result<()> {
     let mut gathered = BytesMut::with_capacity(4 * GATHER_BYTES);
     while let Some(first) = queue.recv().await {
@@ -102,33 +119,44 @@ pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
             gathered.extend_from_slice(&frame.header());
             for part in &frame.parts {
                 if part.len() >= GATHER_BYTES {
-                    write_out(stream, pulse, &mut gathered).await?;
-                    stream.write_all(part).await?;
-                    pulse.sent_bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
+                    write_all(stream, pulse, &gathered, stall_max).await?;
+                    gathered.clear();
+                    write_all(stream, pulse, part, stall_max).await?;
                 } else {
                     gathered.extend_from_slice(part);
                 }
             }
             if gathered.len() >= 2 * GATHER_BYTES {
-                write_out(stream, pulse, &mut gathered).await?;
+                write_all(stream, pulse, &gathered, stall_max).await?;
+                gathered.clear();
             }
             next = queue.try_recv().ok();
         }
-        write_out(stream, pulse, &mut gathered).await?;
-        stream.flush().await?;
+        write_all(stream, pulse, &gathered, stall_max).await?;
+        gathered.clear();
+        within(stall_max, stream.flush()).await?;
     }
     stream.shutdown().await
 }
 
-async fn write_out<W: AsyncWrite + Unpin>(
+async fn write_all<W: AsyncWrite + Unpin>(
     stream: &mut W,
     pulse: &Pulse,
-    gathered: &mut BytesMut,
+    mut bytes: &[u8],
+    stall_max: Duration,
 ) -> io::Result<()> {
-    stream.write_all(gathered).await?;
-    pulse.sent_bytes.fetch_add(gathered.len() as u64, Ordering::Relaxed);
-    gathered.clear();
+    while !bytes.is_empty() {
+        let written = within(stall_max, stream.write(bytes)).await?;
+        bytes = bytes.get(written..).filter(|_| written > 0).ok_or(io::ErrorKind::WriteZero)?;
+        pulse.sent_bytes.fetch_add(written as u64, Ordering::Relaxed);
+    }
     Ok(())
+}
+
+async fn within<T>(longest: Duration, writing: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let stalled =
+        |_| io::Error::new(io::ErrorKind::TimedOut, "the other end does not read what is sent to it");
+    tokio::time::timeout(longest, writing).await.map_err(stalled)?
 }
 
 /// Sends pings, and returns when the peer has been silent for too long.

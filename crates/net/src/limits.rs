@@ -17,6 +17,9 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 pub const PING_EVERY: Duration = Duration::from_millis(500);
 /// A connection that has been silent for this long is dead: several pings were not answered.
 pub const SILENCE_MAX: Duration = Duration::from_millis(2200);
+/// A connection whose other end takes none of the answers for this long is closed. Answers are written by the
+/// threads that handle requests, so a client that never reads would keep them all.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(5);
 /// A server fences itself when a peer has reported for this long that another process uses the node's
 /// identity. Many times what it takes to notice a dead connection, also on an overloaded machine.
 pub const DUPLICATE_PATIENCE: Duration = Duration::from_secs(10);

@@ -284,7 +284,8 @@ impl Pump {
             let outcome = tokio::select! {
                 outcome = read => outcome,
                 () = fenced => Err(io::Error::other("a later run of this server is known, or the node was detached")),
-                outcome = write_frames(&mut writing, &pulse, &mut queued) => outcome,
+                // A server with too many requests in progress reads none: that is no reason to give them up.
+                outcome = write_frames(&mut writing, &pulse, &mut queued, Duration::MAX) => outcome,
                 error = pinger => Err(error),
             };
             tracing::debug!(%address, ?outcome, "a connection has ended");
@@ -398,5 +399,47 @@ mod tests {
         let old = greet(Greeting { protocol: ours.protocol - 1, ..ours }).unwrap_err().to_string();
         assert!(old.contains(&format!("protocol version {}", ours.protocol)), "{old}");
         greet(ours).unwrap();
+    }
+
+    /// Answers with more bytes than fit into the buffers of a connection.
+    struct Talker;
+    impl Handler for Talker {
+        fn handle(&self, _: &Peer, _: Service, body: Bytes, reply: Replier) {
+            let len = if body.is_empty() { 1 << 20 } else { 1 };
+            reply.answer(vec![Bytes::from(vec![0; len])]);
+        }
+    }
+
+    #[test]
+    fn client_that_reads_no_answers_does_not_keep_the_threads_of_a_server() {
+        let authority = Authority::create(7).unwrap();
+        let server = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+        let listener = server.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Talker)).unwrap();
+        let address = listener.address().to_string();
+        let config = tls::client(&authority.issue(&Role::Client("deaf".into())).unwrap()).unwrap();
+        let deaf = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (mut stream, _) =
+                    open(&address, &config, Greeting::of(7), &Membership::new(None)).await.unwrap();
+                let body = Service::Cluster.encode();
+                for id in 0..2 * WORKERS as u64 + WRITE_QUEUE_MAX as u64 {
+                    let head = Header { len: body.len() as u32, kind: Kind::Request, flags: 0, id }.encode();
+                    stream.write_all(&head).await.unwrap();
+                    stream.write_all(&body).await.unwrap();
+                }
+                // It says that it is alive until the server closes the connection.
+                let ping = Header { len: 0, kind: Kind::Ping, flags: 0, id: 0 }.encode();
+                while stream.write_all(&ping).await.is_ok() && stream.flush().await.is_ok() {
+                    tokio::time::sleep(PING_EVERY).await;
+                }
+            });
+        });
+        std::thread::sleep(PING_EVERY);
+        let client = Network::new(7, authority.issue(&Role::Client("other".into())).unwrap()).unwrap();
+        let link = client.link(&listener.address().to_string(), crate::Lane::Requests);
+        let answer = link.call(Service::Cluster, false, vec!["x".into()], 3 * WRITE_STALL_MAX);
+        assert_eq!(answer.map(|body| body.len()), Ok(1));
+        deaf.join().unwrap();
     }
 }

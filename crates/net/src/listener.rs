@@ -350,12 +350,12 @@ async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer
     let read = async {
         loop {
             let (header, body) = read_frame(&mut reading, &pulse).await?;
-            talk.take(header, body).await?;
+            talk.take(header, body, &pulse).await?;
         }
     };
     tokio::select! {
         outcome = read => outcome,
-        outcome = write_frames(&mut writing, &pulse, &mut queued) => outcome,
+        outcome = write_frames(&mut writing, &pulse, &mut queued, WRITE_STALL_MAX) => outcome,
         error = watch(&pulse, &queue) => Err(error),
     }
 }
@@ -370,7 +370,7 @@ struct Talk {
 }
 
 impl Talk {
-    async fn take(&self, header: Header, body: Bytes) -> io::Result<()> {
+    async fn take(&self, header: Header, body: Bytes, pulse: &Pulse) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let wants = match header.kind {
             Kind::Ping => {
@@ -387,7 +387,7 @@ impl Talk {
         if self.peer.role.is_none() && service != Service::Join {
             return Err(invalid("a request without a certificate"));
         }
-        let permit = self.in_flight.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let permit = pulse.pause(self.in_flight.clone().acquire_owned()).await.map_err(io::Error::other)?;
         let reply = Replier { queue: wants.then(|| self.queue.clone()), id: header.id, permit: Some(permit) };
         let (handler, peer) = (self.shared.handler.clone(), self.peer.clone());
         let work: Job = Box::new(move || handler.handle(&peer, service, body, reply));

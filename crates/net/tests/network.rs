@@ -1,7 +1,7 @@
 //! Links and listeners over loopback, with real TLS: normal traffic, refusals, and the death of a peer.
 
 use bytes::Bytes;
-use shoal_net::limits::{BRICK_WORKERS, SILENCE_MAX, WORKERS};
+use shoal_net::limits::{BRICK_WORKERS, IN_FLIGHT_MAX, SILENCE_MAX, WORKERS};
 use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::io::{Read, Write};
@@ -243,6 +243,53 @@ fn a_server_that_starts_again_is_found_again_and_requests_meanwhile_fail_soon() 
     while link.call(META, false, vec!["c".into()], PATIENCE).is_err() {
         assert!(begun.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Keeps requests until it is told to answer.
+#[derive(Default)]
+struct Holding {
+    held: Mutex<Vec<Replier>>,
+    is_released: std::sync::atomic::AtomicBool,
+}
+
+impl Holding {
+    fn release(&self) {
+        self.is_released.store(true, std::sync::atomic::Ordering::SeqCst);
+        std::mem::take(&mut *self.held.lock().unwrap()).into_iter().for_each(|reply| reply.answer(vec![]));
+    }
+}
+
+impl Handler for Holding {
+    fn handle(&self, _: &Peer, _: Service, _: Bytes, reply: Replier) {
+        let mut held = self.held.lock().unwrap();
+        if self.is_released.load(std::sync::atomic::Ordering::SeqCst) {
+            reply.answer(vec![]);
+        } else {
+            held.push(reply);
+        }
+    }
+}
+
+#[test]
+fn connection_survives_while_more_requests_wait_than_the_server_takes() {
+    let authority = Authority::create(7).unwrap();
+    let server = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+    let holding = Arc::new(Holding::default());
+    let listener = server.listen("127.0.0.1:0".parse().unwrap(), holding.clone()).unwrap();
+    let client = Network::new(7, authority.issue(&Role::Client("busy".into())).unwrap()).unwrap();
+    let link = client.link(&listener.address().to_string(), Lane::Requests);
+    let (tell, told) = shoal_runtime::channel::unbounded();
+    let requests = 2 * IN_FLIGHT_MAX;
+    for _ in 0..requests {
+        let tell = tell.clone();
+        link.call_then(META, false, vec![], Box::new(move |outcome| tell.send(outcome).unwrap_or_default()));
+    }
+    std::thread::sleep(2 * SILENCE_MAX);
+    assert_eq!(told.try_recv().err(), Some(std::sync::mpsc::TryRecvError::Empty), "no request was lost");
+    holding.release();
+    for _ in 0..requests {
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Ok(Bytes::new()));
     }
 }
 
