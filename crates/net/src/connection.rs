@@ -78,16 +78,17 @@ impl Pulse {
     }
 }
 
-/// Reads the next frame.
+/// Reads the next frame, of at most `bytes_max` bytes.
 pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
     stream: &mut R,
     pulse: &Pulse,
+    bytes_max: u32,
 ) -> io::Result<(Header, Bytes)> {
     let malformed = |error: crate::frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head).await?;
     pulse.beat(HEADER_BYTES);
-    let header = Header::decode(&head).map_err(malformed)?;
+    let header = Header::decode(&head, bytes_max).map_err(malformed)?;
     let len = header.len as usize;
     // A header alone allocates little. Grows once: each time, what has arrived is copied.
     let mut body = BytesMut::with_capacity(len.min(FIRST_READ_BYTES));

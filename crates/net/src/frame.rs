@@ -9,7 +9,6 @@
 //! All numbers are little-endian. A malformed greeting or header is refused before memory is allocated for
 //! its content.
 
-use crate::limits::FRAME_BYTES_MAX;
 use bytes::Bytes;
 use shoal_types::{BrickId, GroupId, Incarnation};
 use shoal_wire::PROTOCOL_VERSION;
@@ -54,8 +53,8 @@ pub(crate) struct Header {
 /// Why received bytes are not a frame.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    #[error("a frame of {0} bytes; the longest has {FRAME_BYTES_MAX}")]
-    TooLong(u32),
+    #[error("a frame of {0} bytes; the longest has {1}")]
+    TooLong(u32, u32),
     #[error("a frame of unknown kind {0}")]
     Kind(u8),
     #[error("a request for an unknown service")]
@@ -80,7 +79,8 @@ impl Header {
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
+    /// The header of a frame of at most `bytes_max` bytes.
+    pub(crate) fn decode(bytes: &[u8; HEADER_BYTES], bytes_max: u32) -> Result<Header, FrameError> {
         let [l0, l1, l2, l3, kind, flags, _, _, id @ ..] = *bytes;
         let len = u32::from_le_bytes([l0, l1, l2, l3]);
         let kind = match kind {
@@ -93,8 +93,8 @@ impl Header {
             7 => Kind::Denial,
             other => return Err(FrameError::Kind(other)),
         };
-        if len > FRAME_BYTES_MAX {
-            return Err(FrameError::TooLong(len));
+        if len > bytes_max {
+            return Err(FrameError::TooLong(len, bytes_max));
         }
         Ok(Header { len, kind, flags, id: u64::from_le_bytes(id) })
     }
@@ -203,14 +203,15 @@ impl Greeting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::FRAME_BYTES_MAX;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn any_header_is_refused_or_comes_back_alike(bytes in any::<[u8; HEADER_BYTES]>()) {
-            if let Ok(header) = Header::decode(&bytes) {
+            if let Ok(header) = Header::decode(&bytes, FRAME_BYTES_MAX) {
                 prop_assert!(header.len <= FRAME_BYTES_MAX);
-                prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
+                prop_assert_eq!(Header::decode(&header.encode(), FRAME_BYTES_MAX), Ok(header));
             }
         }
 
@@ -235,6 +236,7 @@ mod tests {
     fn a_frame_of_four_gigabytes_is_refused() {
         let mut bytes = Header { len: 0, kind: Kind::Post, flags: 0, id: 1 }.encode();
         bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Header::decode(&bytes), Err(FrameError::TooLong(u32::MAX)));
+        let refused = Err(FrameError::TooLong(u32::MAX, FRAME_BYTES_MAX));
+        assert_eq!(Header::decode(&bytes, FRAME_BYTES_MAX), refused);
     }
 }

@@ -263,7 +263,7 @@ impl Pump {
             let table = ours.clone();
             let read = async {
                 loop {
-                    match read_frame(&mut reading, &pulse).await {
+                    match read_frame(&mut reading, &pulse, FRAME_BYTES_MAX).await {
                         Ok((header, body)) => answer(&table, &address, header, body),
                         Err(error) => return Err::<(), io::Error>(error),
                     }

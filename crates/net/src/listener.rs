@@ -155,6 +155,7 @@ struct Shared {
     acceptor: TlsAcceptor,
     workers: Workers,
     connections: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
     refused: AtomicU64,
     refused_since: Mutex<(Instant, u64)>,
 }
@@ -190,6 +191,7 @@ impl Listener {
             acceptor: TlsAcceptor::from(config),
             workers: Workers::new(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
             refused: AtomicU64::new(0),
             refused_since: Mutex::new((Instant::now(), 0)),
         });
@@ -229,7 +231,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
         tokio::spawn(async move {
             let welcomed = tokio::time::timeout(HANDSHAKE_TIMEOUT, welcome(&shared, stream, address)).await;
             match welcomed.unwrap_or_else(|_| Err(io::Error::other("it did not introduce itself in time"))) {
-                Ok((stream, peer, mut seat)) => {
+                Ok((stream, peer, mut seat, stranger)) => {
                     let fenced = async {
                         match &mut seat {
                             Some(seat) => seat.ended().await,
@@ -245,6 +247,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
                             }
                         }
                         _ = fenced => shared.refuse(address, "a later run of its server is known, or the node was detached"),
+                        () = tokio::time::sleep(STRANGER_STAY_MAX), if stranger.is_some() => {}
                         _ = stopped.changed() => {}
                     }
                 }
@@ -277,7 +280,7 @@ async fn welcome(
     shared: &Shared,
     stream: TcpStream,
     address: SocketAddr,
-) -> io::Result<(TlsStream<TcpStream>, Peer, Option<Seat>)> {
+) -> io::Result<(TlsStream<TcpStream>, Peer, Option<Seat>, Option<OwnedSemaphorePermit>)> {
     stream.set_nodelay(true)?;
     let mut stream = shared.acceptor.accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -287,6 +290,13 @@ async fn welcome(
                 .ok_or_else(|| io::Error::other("its certificate names neither a node nor a client"))?,
         ),
         None => None,
+    };
+    let stranger = match role {
+        Some(_) => None,
+        None => Some(
+            (shared.strangers.clone().try_acquire_owned())
+                .map_err(|_| io::Error::other("there are too many machines without a certificate"))?,
+        ),
     };
     let mut bytes = [0; GREETING_BYTES];
     stream.read_exact(&mut bytes).await?;
@@ -323,7 +333,7 @@ async fn welcome(
     stream.flush().await?;
     if verdict == WELCOME {
         let run = run.is_server().then_some(run);
-        return Ok((stream, Peer { role, run, address }, seat));
+        return Ok((stream, Peer { role, run, address }, seat, stranger));
     }
     // The peer reads the verdict before it sees that the connection is closed.
     let _ = stream.shutdown().await;
@@ -340,6 +350,7 @@ async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer
     let pulse = Pulse::new();
     let (mut reading, mut writing) = tokio::io::split(stream);
     let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
+    let bytes_max = if peer.role.is_some() { FRAME_BYTES_MAX } else { STRANGER_FRAME_BYTES_MAX };
     let talk = Talk {
         shared: shared.clone(),
         peer: Arc::new(peer),
@@ -349,7 +360,7 @@ async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer
     };
     let read = async {
         loop {
-            let (header, body) = read_frame(&mut reading, &pulse).await?;
+            let (header, body) = read_frame(&mut reading, &pulse, bytes_max).await?;
             talk.take(header, body, &pulse).await?;
         }
     };

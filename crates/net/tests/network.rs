@@ -1,7 +1,9 @@
 //! Links and listeners over loopback, with real TLS: normal traffic, refusals, and the death of a peer.
 
 use bytes::Bytes;
-use shoal_net::limits::{BRICK_WORKERS, IN_FLIGHT_MAX, SILENCE_MAX, WORKERS};
+use shoal_net::limits::{
+    BRICK_WORKERS, IN_FLIGHT_MAX, SILENCE_MAX, STRANGER_FRAME_BYTES_MAX, STRANGERS_MAX, WORKERS,
+};
 use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::io::{Read, Write};
@@ -131,6 +133,30 @@ fn strangers_may_join_and_nothing_else() {
     let refused = wrong.link(&world.address(), Lane::Requests).call(Service::Join, false, vec![], PATIENCE);
     assert!(matches!(refused, Err(NetError::Unreachable { .. })), "{refused:?}");
     world.works();
+}
+
+#[test]
+fn strangers_are_few_and_their_frames_are_short() {
+    let world = World::new();
+    let fingerprint = world.authority.fingerprint().unwrap();
+    let join = |network: &Network, len: usize| {
+        let body = Bytes::from(vec![1; len]);
+        network.link(&world.address(), Lane::Requests).call(Service::Join, false, vec![body], PATIENCE)
+    };
+    let strangers: Vec<Arc<Network>> =
+        (0..=STRANGERS_MAX).map(|_| Network::stranger(&fingerprint).unwrap()).collect();
+    let (last, first) = strangers.split_last().unwrap();
+    for stranger in first {
+        assert!(join(stranger, 10).is_ok());
+    }
+    assert!(matches!(join(last, 10), Err(NetError::Unreachable { .. })));
+    world.works();
+    assert!(matches!(join(&first[0], STRANGER_FRAME_BYTES_MAX as usize), Err(NetError::Lost(_))));
+    let until = Instant::now() + PATIENCE;
+    while join(last, 10).is_err() {
+        assert!(Instant::now() < until, "there is a place again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
