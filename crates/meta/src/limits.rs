@@ -7,6 +7,9 @@ pub const PROPOSED_BYTES_MAX: usize = 32 << 20;
 /// The longest proposal, in bytes. With its headers it has to fit into a frame of the network, or it can
 /// never be replicated. Several times a batch.
 pub const PROPOSAL_BYTES_MAX: usize = 6 << 20;
+/// Operations of one batch: ten times what mounts send. One that takes two bytes in a message takes hundreds
+/// when it is decoded, on each replica.
+pub const BATCH_OPS_MAX: u64 = 65_536;
 /// Proposals that may be in flight.
 pub const PROPOSALS_MAX: usize = 4096;
 /// Bytes of proposals that share one flush of the log: enough to keep a disk busy, little enough that the

@@ -10,6 +10,7 @@ use crate::replica::Replica;
 use crate::shared::Shared;
 use crate::tasks::{HealStatus, RebalanceStatus, TierSettings, TierState, Work};
 use serde::{Deserialize, Serialize};
+use shoal_namespace::codec::ops_count;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::records::BlockRecord;
 use shoal_namespace::{Command, Outcome, query};
@@ -358,6 +359,11 @@ impl MetaService for Server {
             Ok(term) => term,
             Err(error) => return done(Err(error)),
         };
+        // Before it is in the log: from then on every replica has to decode it, after each restart, too.
+        if ops_count(&commit.ops).is_some_and(|count| count > BATCH_OPS_MAX) {
+            let why = format!("a batch has at most {BATCH_OPS_MAX} operations");
+            return done(Err(MetaError::Malformed(why)));
+        }
         tracing::trace!(%session, %seq, born = ?commit.born, gone = ?commit.gone, "batch");
         let (born, gone, table) = (commit.born, commit.gone, shared.clone());
         let command = Command::batch(session, seq, commit.ops);

@@ -46,6 +46,20 @@ fn commits_are_readable_at_once_and_after_every_kind_of_stop() {
 }
 
 #[test]
+fn batch_of_too_many_operations_is_refused_and_the_next_one_committed() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let server = open(dir.path(), &Arc::default());
+    let mut session = Session::open(&server);
+    let next = session.seq.next();
+    let most = shoal_meta::limits::BATCH_OPS_MAX as usize;
+    let mut ops = vec![shoal_namespace::Op::Forget { ino: InodeId(7) }; most + 1];
+    assert!(matches!(session.try_commit(&ops), Err(MetaError::Malformed(_))));
+    ops.pop();
+    let answer = session.send_as(next, &ops).recv().expect("an answer");
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[test]
 fn batch_too_large_for_a_message_is_refused_and_the_next_one_committed() {
     let dir = tempfile::tempdir().expect("tempdir");
     let server = open(dir.path(), &Arc::default());

@@ -20,6 +20,12 @@ pub fn ops_version(bytes: &[u8]) -> Option<u8> {
     bytes.first().copied()
 }
 
+/// How many operations the bytes say that they encode; `None` if they cannot say so.
+pub fn ops_count(bytes: &[u8]) -> Option<u64> {
+    let (_, list) = bytes.split_first()?;
+    postcard::take_from_bytes(list).ok().map(|(count, _)| count)
+}
+
 /// Decodes the operations of a batch, of a version up to `known`. An operation that the version lacks is
 /// malformed, as it is to programs that know no newer version.
 pub fn decode_ops_up_to(known: u8, bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
