@@ -38,16 +38,16 @@ pub(crate) struct Driver<M: Machine> {
     alone: bool,
     /// Until then requests for votes are ignored: before its restart this replica may have acknowledged a
     /// leader, whose lease counts on that.
-    promised_until: Option<Instant>,
+    no_vote_until: Option<Instant>,
     leads: bool,
     /// Leadership is being transferred.
     transferring: bool,
     /// When the quorum checks in flight were sent, by their numbers.
-    asked: VecDeque<(u64, Instant)>,
-    questions: u64,
+    quorum_checks: VecDeque<(u64, Instant)>,
+    last_quorum_check: u64,
     ticks: u64,
     /// The election timeout in ticks, and the term and state for which it was drawn.
-    patience: (usize, u64, StateRole),
+    election_timeout: (usize, u64, StateRole),
     stop: bool,
 }
 
@@ -87,7 +87,7 @@ impl<M: Machine> Driver<M> {
             node.campaign().map_err(|error| error.to_string())?;
         }
         let promises = !single && !fresh;
-        let promised_until = promises.then(|| Instant::now() + TICK * ELECTION_TICKS as u32);
+        let no_vote_until = promises.then(|| Instant::now() + TICK * ELECTION_TICKS as u32);
         Ok(Driver {
             node,
             inputs,
@@ -97,13 +97,13 @@ impl<M: Machine> Driver<M> {
             durable: applied,
             heard: BTreeMap::new(),
             alone,
-            promised_until,
+            no_vote_until,
             leads: false,
             transferring: false,
-            asked: VecDeque::new(),
-            questions: 0,
+            quorum_checks: VecDeque::new(),
+            last_quorum_check: 0,
             ticks: 0,
-            patience: (ELECTION_TICKS, u64::MAX, StateRole::Follower),
+            election_timeout: (ELECTION_TICKS, u64::MAX, StateRole::Follower),
             stop: false,
         })
     }
@@ -177,26 +177,26 @@ impl<M: Machine> Driver<M> {
             }
             Input::Message(message) => {
                 self.core.messages_waiting.fetch_sub(1, Ordering::Relaxed);
-                self.hear(*message)?;
+                self.step(*message)?;
             }
             Input::SetWantedMembers(wanted) => self.step_towards(&wanted)?,
             Input::Transfer => self.transfer(),
             Input::Applied(index) => {
                 self.node.advance_apply_to(index);
                 self.node.mut_store().applied(index);
-                self.shorten();
+                self.request_flush();
             }
             Input::Durable(index) => {
                 let further = index > self.durable;
                 self.durable = self.durable.max(index);
-                let needless = self.needless();
+                let truncatable = self.truncatable();
                 let log = &mut self.node.mut_store().log;
-                log.drop_through(needless).map_err(|error| error.to_string())?;
+                log.drop_through(truncatable).map_err(|error| error.to_string())?;
                 self.measure_log();
                 if further {
                     // Checked here because the log may have grown too long during the flush, without a later
                     // write.
-                    self.shorten();
+                    self.request_flush();
                 }
             }
             Input::Stop => self.stop = true,
@@ -204,13 +204,13 @@ impl<M: Machine> Driver<M> {
         Ok(())
     }
 
-    fn hear(&mut self, message: Message) -> Result<(), String> {
+    fn step(&mut self, message: Message) -> Result<(), String> {
         let kind = message.get_msg_type();
-        if let Some(until) = self.promised_until {
+        if let Some(until) = self.no_vote_until {
             // The vote may break a leader's lease. A vote for a transfer of leadership does not.
             let vote = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
             if Instant::now() >= until {
-                self.promised_until = None;
+                self.no_vote_until = None;
             } else if vote && message.context.is_empty() {
                 return Ok(());
             }
@@ -244,7 +244,7 @@ impl<M: Machine> Driver<M> {
     }
 
     /// Asks for a flush of the store when the log has grown enough.
-    fn shorten(&mut self) {
+    fn request_flush(&mut self) {
         self.measure_log();
         if self.node.store().log.bytes_since(self.durable + 1) > self.log_bytes_max {
             self.core.flush_tasks.ask_flush();
@@ -258,15 +258,15 @@ impl<M: Machine> Driver<M> {
     }
 
     fn tick(&mut self) {
-        self.draw_patience();
+        self.draw_election_timeout();
         self.node.tick();
         self.ticks += 1;
-        self.keep_the_lead();
+        self.check_quorum();
         if let Some(peers) = &self.core.peers {
             let behind = self.node.store().take_behind();
             // Checked again, since the replica may have fetched the state by now.
             for behind in behind.into_iter().filter(|id| self.lacks_log(*id)) {
-                peers.send(ReplicaId(behind), crate::snapshot::hint());
+                peers.send(ReplicaId(behind), crate::snapshot::fetch_state_message());
             }
         }
         self.publish();
@@ -274,13 +274,13 @@ impl<M: Machine> Driver<M> {
 
     /// Draws the election timeout from the random source that the simulator controls. Raft's own draw is
     /// overwritten.
-    fn draw_patience(&mut self) {
+    fn draw_election_timeout(&mut self) {
         let (term, state) = (self.node.raft.term, self.node.raft.state);
-        if (self.patience.1, self.patience.2) != (term, state) {
+        if (self.election_timeout.1, self.election_timeout.2) != (term, state) {
             let drawn = ELECTION_TICKS + (random::number() % ELECTION_TICKS as u64) as usize;
-            self.patience = (drawn, term, state);
+            self.election_timeout = (drawn, term, state);
         }
-        self.node.raft.set_randomized_election_timeout(self.patience.0);
+        self.node.raft.set_randomized_election_timeout(self.election_timeout.0);
     }
 
     /// One round of Raft: send what may go at once, persist, send the rest, apply.
@@ -288,7 +288,7 @@ impl<M: Machine> Driver<M> {
         let mut ready = self.node.ready();
         if let Some(state) = ready.ss() {
             let leads = state.raft_state == StateRole::Leader;
-            self.turn(leads);
+            self.leadership_changed(leads);
         }
         self.send(ready.take_messages());
         for state in ready.take_read_states() {

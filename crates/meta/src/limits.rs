@@ -60,7 +60,7 @@ pub const LEASE: Duration = Duration::from_millis(1100);
 /// How long a request waits for a leader to renew its lease.
 pub const LEASE_PATIENCE: Duration = Duration::from_millis(800);
 /// Quorum checks that may be in flight.
-pub const QUESTIONS_MAX: usize = 64;
+pub const QUORUM_CHECKS_MAX: usize = 64;
 /// A learner gets a vote when it is at most this many entries behind.
 pub const CAUGHT_UP_ENTRIES: u64 = 256;
 /// Raft messages that may wait; more are discarded, as a network may lose them.

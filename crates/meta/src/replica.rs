@@ -23,7 +23,7 @@ use crate::flush;
 use crate::lead::Status;
 use crate::limits::*;
 use crate::machine::{Machine, Peers};
-use crate::snapshot::{self, Said};
+use crate::snapshot::{self, PeerMessage};
 use bytes::Bytes;
 use shoal_namespace::TreeError;
 use shoal_namespace::kv::KvStore;
@@ -81,8 +81,8 @@ impl<M: Machine> Replica<M> {
 
     /// Takes a message that another replica has [sent](Peers::send).
     pub fn receive(&self, from: ReplicaId, message: &[u8]) {
-        match snapshot::understand(message) {
-            Said::Raft(message) => {
+        match snapshot::decode_peer_message(message) {
+            PeerMessage::Raft(message) => {
                 let mine = message.to == self.core.id.0 && message.from == from.0;
                 let full = self.core.messages_waiting.load(Ordering::Relaxed) >= MESSAGES_WAITING_MAX;
                 if mine && !full {
@@ -91,8 +91,8 @@ impl<M: Machine> Replica<M> {
                     let _ = self.core.inputs.send(Input::Message(message));
                 }
             }
-            Said::FetchState => self.fetch(from),
-            Said::Nothing => tracing::debug!(%from, "a message could not be decoded"),
+            PeerMessage::FetchState => self.fetch(from),
+            PeerMessage::Unknown => tracing::debug!(%from, "a message could not be decoded"),
         }
     }
 

@@ -28,13 +28,13 @@ const RAFT: u8 = 0;
 const FETCH_STATE: u8 = 1;
 
 /// A message of another replica.
-pub(crate) enum Said {
+pub(crate) enum PeerMessage {
     /// A message of Raft.
     Raft(Box<Message>),
     /// The entries that the receiver lacks are not in the log any more: it should fetch the state.
     FetchState,
     /// A message that this version does not understand.
-    Nothing,
+    Unknown,
 }
 
 pub(crate) fn raft_message(message: &Message) -> Bytes {
@@ -44,18 +44,18 @@ pub(crate) fn raft_message(message: &Message) -> Bytes {
     out.into()
 }
 
-pub(crate) fn hint() -> Bytes {
+pub(crate) fn fetch_state_message() -> Bytes {
     Bytes::from_static(&[FETCH_STATE])
 }
 
-pub(crate) fn understand(message: &[u8]) -> Said {
+pub(crate) fn decode_peer_message(message: &[u8]) -> PeerMessage {
     match message.split_first() {
         Some((&RAFT, body)) => match Message::decode(body) {
-            Ok(message) => Said::Raft(Box::new(message)),
-            Err(_) => Said::Nothing,
+            Ok(message) => PeerMessage::Raft(Box::new(message)),
+            Err(_) => PeerMessage::Unknown,
         },
-        Some((&FETCH_STATE, [])) => Said::FetchState,
-        _ => Said::Nothing,
+        Some((&FETCH_STATE, [])) => PeerMessage::FetchState,
+        _ => PeerMessage::Unknown,
     }
 }
 
@@ -111,17 +111,17 @@ fn install(dir: &Path) -> PathBuf {
     dir.join("install")
 }
 
-fn said(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+fn io_error(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     move |error| format!("{}: {error}", path.display())
 }
 
 fn sync_dir(path: &Path) -> Result<(), String> {
-    shoal_runtime::durable::sync_dir(path).map_err(said(path))
+    shoal_runtime::durable::sync_dir(path).map_err(io_error(path))
 }
 
 fn remove(path: &Path) -> Result<(), String> {
     match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(said(path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(path)(error)),
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Driver;
 use crate::lead::{Role, Status};
-use crate::limits::{LEASE, LEASE_TICKS, QUESTIONS_MAX};
+use crate::limits::{LEASE, LEASE_TICKS, QUORUM_CHECKS_MAX};
 use crate::machine::Machine;
 use raft::StateRole;
 use raft::prelude::*;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 impl<M: Machine> Driver<M> {
     /// Starts a quorum check, at every tick that is due for one.
-    pub(super) fn keep_the_lead(&mut self) {
+    pub(super) fn check_quorum(&mut self) {
         if self.transferring && self.leads && self.node.raft.lead_transferee.is_none() {
             // The transfer has failed, but its message may still be in flight, and its receiver would not
             // wait for this leader's lease to run out. A message of an earlier term is ignored, so this
@@ -21,19 +21,19 @@ impl<M: Machine> Driver<M> {
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }
         if self.leads && self.ticks.is_multiple_of(LEASE_TICKS) && self.node.raft.lead_transferee.is_none() {
-            self.questions += 1;
-            self.asked.push_back((self.questions, Instant::now()));
-            if self.asked.len() > QUESTIONS_MAX {
-                self.asked.pop_front();
+            self.last_quorum_check += 1;
+            self.quorum_checks.push_back((self.last_quorum_check, Instant::now()));
+            if self.quorum_checks.len() > QUORUM_CHECKS_MAX {
+                self.quorum_checks.pop_front();
             }
-            self.node.read_index(self.questions.to_be_bytes().to_vec());
+            self.node.read_index(self.last_quorum_check.to_be_bytes().to_vec());
         }
     }
 
     /// Leadership was gained or lost, or another replica has it now.
-    pub(super) fn turn(&mut self, leads: bool) {
+    pub(super) fn leadership_changed(&mut self, leads: bool) {
         if self.leads && !leads {
-            self.asked.clear();
+            self.quorum_checks.clear();
             self.transferring = false;
             if !self.alone {
                 self.core.lead.end();
@@ -51,7 +51,7 @@ impl<M: Machine> Driver<M> {
     /// A quorum check has succeeded.
     pub(super) fn confirmed(&mut self, state: &ReadState) {
         let Ok(number) = state.request_ctx.as_slice().try_into().map(u64::from_be_bytes) else { return };
-        while let Some((asked, when)) = self.asked.pop_front() {
+        while let Some((asked, when)) = self.quorum_checks.pop_front() {
             if asked == number {
                 if self.leads && self.node.raft.lead_transferee.is_none() {
                     self.core.lead.renew(self.node.raft.term, when, LEASE, state.index);

@@ -10,7 +10,7 @@ impl<M: Machine> Driver<M> {
     ///
     /// Raft's `recent_active` does not tell which followers are alive: it is reset at every quorum check.
     /// Until the next reply the log would be truncated before a follower that is behind.
-    pub(super) fn needless(&mut self) -> u64 {
+    pub(super) fn truncatable(&mut self) -> u64 {
         if !self.leads || self.alone {
             return self.durable;
         }

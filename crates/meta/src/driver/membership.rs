@@ -24,8 +24,8 @@ impl<M: Machine> Driver<M> {
         if !self.leads || wanted.is_empty() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
             return Ok(());
         }
-        if let Some(heir) = self.heir(wanted) {
-            self.transfer_to(heir);
+        if let Some(transferee) = self.transferee(wanted) {
+            self.transfer_to(transferee);
             return Ok(());
         }
         let Some((kind, id)) = self.next_step(wanted) else { return Ok(()) };
@@ -50,14 +50,14 @@ impl<M: Machine> Driver<M> {
     }
 
     /// The member to transfer leadership to, if this replica is not wanted.
-    fn heir(&self, wanted: &[ReplicaId]) -> Option<u64> {
+    fn transferee(&self, wanted: &[ReplicaId]) -> Option<u64> {
         if wanted.contains(&self.core.id) {
             return None;
         }
         let known = self.node.raft.prs();
         let can = |id: &u64| known.conf().voters().contains(*id) && self.is_close(*id);
-        let heirs = wanted.iter().map(|id| id.0).filter(can);
-        heirs.max_by_key(|id| known.get(*id).map(|one| one.matched))
+        let transferees = wanted.iter().map(|id| id.0).filter(can);
+        transferees.max_by_key(|id| known.get(*id).map(|one| one.matched))
     }
 
     fn next_step(&self, wanted: &[ReplicaId]) -> Option<(ConfChangeType, u64)> {

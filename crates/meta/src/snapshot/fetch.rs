@@ -6,7 +6,7 @@
 //! are those of the one before, so a round fetches what was written during the last one. Rounds are repeated
 //! until one is as short as the bound. So fetching ends, if it is faster than writing.
 
-use super::{Manifest, SnapshotRequest, decode, encode, incoming, install, remove, said, sync_dir};
+use super::{Manifest, SnapshotRequest, decode, encode, incoming, install, io_error, remove, sync_dir};
 use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
 use crate::machine::Peers;
 use crate::sizes::{Sizes, disk_bytes};
@@ -20,7 +20,7 @@ use std::path::Path;
 /// Fetches the state of a group for a new replica, from any of the others. The replica can be opened
 /// afterwards. `stop` is called periodically, and ends the fetch.
 pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Result<(), String> {
-    shoal_runtime::durable::create_dir_all(dir).map_err(said(dir))?;
+    shoal_runtime::durable::create_dir_all(dir).map_err(io_error(dir))?;
     let disk = disk_bytes(dir).map_err(|error| error.to_string())?;
     let kept = Sizes::for_disk(disk.0).log_fetched_bytes();
     let mut reasons = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn fetch(
     let place = incoming(dir);
     remove(&place)?;
     let store = place.join("store");
-    std::fs::create_dir_all(&store).map_err(said(&store))?;
+    std::fs::create_dir_all(&store).map_err(io_error(&store))?;
     let fetching = Fetching { peers, from, store: &store, stop };
     let mut manifest = fetching.begin()?;
     tracing::info!(%from, index = manifest.index, "fetching the state from another replica");
@@ -70,11 +70,11 @@ pub(crate) fn fetch(
     }
     sync_dir(&store)?;
     let path = place.join("manifest");
-    let mut file = File::create(&path).map_err(said(&path))?;
-    file.write_all(&encode(&manifest)).and_then(|()| file.sync_all()).map_err(said(&path))?;
+    let mut file = File::create(&path).map_err(io_error(&path))?;
+    file.write_all(&encode(&manifest)).and_then(|()| file.sync_all()).map_err(io_error(&path))?;
     sync_dir(&place)?;
     fetching.end(&manifest);
-    std::fs::rename(&place, install(dir)).map_err(said(&place))?;
+    std::fs::rename(&place, install(dir)).map_err(io_error(&place))?;
     sync_dir(dir)?;
     tracing::info!(%from, index = manifest.index, "fetched the state");
     Ok(())
@@ -112,11 +112,11 @@ impl Fetching<'_> {
 
     /// Fetches the missing files of a checkpoint. Returns how many bytes were fetched.
     fn files(&self, manifest: &Manifest, known: &BTreeSet<(String, u64)>) -> Result<u64, String> {
-        for entry in std::fs::read_dir(self.store).map_err(said(self.store))? {
-            let path = entry.map_err(said(self.store))?.path();
+        for entry in std::fs::read_dir(self.store).map_err(io_error(self.store))? {
+            let path = entry.map_err(io_error(self.store))?.path();
             let is_in = |(name, _): &(String, u64)| path.file_name().is_some_and(|file| *file == **name);
             if !manifest.files.iter().any(is_in) {
-                std::fs::remove_file(&path).map_err(said(&path))?;
+                std::fs::remove_file(&path).map_err(io_error(&path))?;
             }
         }
         let mut fetched = 0;
@@ -129,7 +129,7 @@ impl Fetching<'_> {
 
     fn file(&self, manifest: &Manifest, number: u32, (name, len): &(String, u64)) -> Result<(), String> {
         let path = self.store.join(name);
-        let mut file = File::create(&path).map_err(said(&path))?;
+        let mut file = File::create(&path).map_err(io_error(&path))?;
         let mut offset = 0;
         while offset < *len {
             if (self.stop)() {
@@ -140,10 +140,10 @@ impl Fetching<'_> {
             if page.len() != want as usize {
                 return Err(format!("{name}: {} bytes instead of {want}", page.len()));
             }
-            file.write_all(&page).map_err(said(&path))?;
+            file.write_all(&page).map_err(io_error(&path))?;
             offset += u64::from(want);
         }
-        file.sync_all().map_err(said(&path))
+        file.sync_all().map_err(io_error(&path))
     }
 
     fn page(&self, manifest: &Manifest, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {

@@ -1,6 +1,6 @@
 //! Replaces a replica's state by a fetched one, before the replica is opened.
 
-use super::{Manifest, decode, incoming, install, remove, said, sync_dir};
+use super::{Manifest, decode, incoming, install, io_error, remove, sync_dir};
 use crate::disk::OpenError;
 use crate::sizes::{Sizes, disk_bytes};
 use crate::storage::{decode_state, encode_state};
@@ -25,31 +25,31 @@ fn finish(dir: &Path, log_bytes: Option<u64>) -> Result<(), String> {
     exchange(dir, &place, log_bytes)?;
     // In one step, so that an interrupted removal does not leave something that looks like a state to be
     // installed.
-    std::fs::rename(&place, &done).map_err(said(&place))?;
+    std::fs::rename(&place, &done).map_err(io_error(&place))?;
     sync_dir(dir)?;
     remove(&done)
 }
 
 fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), String> {
     let path = place.join("manifest");
-    let manifest: Manifest = decode(&std::fs::read(&path).map_err(said(&path))?)?;
+    let manifest: Manifest = decode(&std::fs::read(&path).map_err(io_error(&path))?)?;
     let (log, store, new) = (dir.join("log"), dir.join("store"), place.join("store"));
     let mut sizes = Sizes::for_disk(disk_bytes(dir).map_err(|error| error.to_string())?.0);
     sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
-    let said_log = |error: LogError| error.to_string();
+    let log_error = |error: LogError| error.to_string();
     // The vote must survive the replacement of the log.
     let promise = place.join("promise");
     if !promise.exists() {
-        if RaftLog::exists(&log).map_err(said_log)? {
-            let old = RaftLog::open(&log, sizes.log_options()).map_err(said_log)?;
+        if RaftLog::exists(&log).map_err(log_error)? {
+            let old = RaftLog::open(&log, sizes.log_options()).map_err(log_error)?;
             if is_known(&old, &manifest) {
                 tracing::info!(index = manifest.index, "the state that was fetched is older than the log");
                 return Ok(());
             }
         }
         let mut hard = HardState { term: manifest.term, ..HardState::default() };
-        if RaftLog::exists(&log).map_err(said_log)? {
-            let old = RaftLog::open(&log, sizes.log_options()).map_err(said_log)?;
+        if RaftLog::exists(&log).map_err(log_error)? {
+            let old = RaftLog::open(&log, sizes.log_options()).map_err(log_error)?;
             let (state, _) = decode_state(old.state())?;
             if state.term >= hard.term {
                 hard = state;
@@ -57,21 +57,21 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
         }
         hard.commit = manifest.index;
         let temporary = place.join("promise.new");
-        std::fs::write(&temporary, encode_state(&hard, &manifest.members())).map_err(said(&temporary))?;
-        std::fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(said(&temporary))?;
-        std::fs::rename(&temporary, &promise).map_err(said(&promise))?;
+        std::fs::write(&temporary, encode_state(&hard, &manifest.members())).map_err(io_error(&temporary))?;
+        std::fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(io_error(&temporary))?;
+        std::fs::rename(&temporary, &promise).map_err(io_error(&promise))?;
         sync_dir(place)?;
     }
-    let state = std::fs::read(&promise).map_err(said(&promise))?;
+    let state = std::fs::read(&promise).map_err(io_error(&promise))?;
     if new.exists() {
         remove(&store)?;
-        std::fs::rename(&new, &store).map_err(said(&new))?;
+        std::fs::rename(&new, &store).map_err(io_error(&new))?;
         sync_dir(dir)?;
         sync_dir(place)?;
     }
     remove(&log)?;
-    std::fs::create_dir_all(&log).map_err(said(&log))?;
-    RaftLog::create(&log, sizes.log_options(), manifest.index, manifest.term, &state).map_err(said_log)?;
+    std::fs::create_dir_all(&log).map_err(io_error(&log))?;
+    RaftLog::create(&log, sizes.log_options(), manifest.index, manifest.term, &state).map_err(log_error)?;
     sync_dir(dir)
 }
 

@@ -1,6 +1,6 @@
 //! Serves the state of a replica to others: makes checkpoints, and keeps the log that follows.
 
-use super::{Manifest, SnapshotRequest, decode, encode, remove, said};
+use super::{Manifest, SnapshotRequest, decode, encode, io_error, remove};
 use crate::applied::{applied_index, applied_term, members};
 use crate::limits::{CHECKPOINT_ABANDONED_AFTER, CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
 use bytes::Bytes;
@@ -86,7 +86,7 @@ impl Checkpoints {
         if open.len() >= CHECKPOINTS_MAX {
             return Err("others are fetching the state already; try again later".into());
         }
-        std::fs::create_dir_all(&self.dir).map_err(said(&self.dir))?;
+        std::fs::create_dir_all(&self.dir).map_err(io_error(&self.dir))?;
         let checkpoint = shoal_runtime::random::number();
         let dir = self.dir.join(format!("{checkpoint:016x}"));
         self.promise(store, checkpoint)?;
@@ -139,7 +139,7 @@ impl Checkpoints {
         };
         let mut page = vec![0; (len as usize).min(STATE_PAGE_BYTES)];
         let read = File::open(&path).and_then(|open| open.read_exact_at(&mut page, offset));
-        read.map_err(said(&path))?;
+        read.map_err(io_error(&path))?;
         Ok(page.into())
     }
 }
@@ -160,12 +160,12 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
         .ok_or("the store is of a version that could not be copied to other replicas; write to it first")?;
     let members = members.unwrap_or_else(|| founders.clone());
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(said(dir))? {
-        let entry = entry.map_err(said(dir))?;
+    for entry in std::fs::read_dir(dir).map_err(io_error(dir))? {
+        let entry = entry.map_err(io_error(dir))?;
         let name = entry.file_name().into_string().map_err(|name| format!("{name:?}"))?;
         // Left by opening it: its lock, and its log files.
         if name != "LOCK" && !name.starts_with("LOG") {
-            files.push((name, entry.metadata().map_err(said(dir))?.len()));
+            files.push((name, entry.metadata().map_err(io_error(dir))?.len()));
         }
     }
     let (voters, learners) = (members.voters, members.learners);
