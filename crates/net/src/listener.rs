@@ -229,8 +229,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
         };
         let (shared, mut stopped) = (shared.clone(), stopped.clone());
         tokio::spawn(async move {
-            let welcomed = tokio::time::timeout(HANDSHAKE_TIMEOUT, welcome(&shared, stream, address)).await;
-            match welcomed.unwrap_or_else(|_| Err(io::Error::other("it did not introduce itself in time"))) {
+            let greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(&shared, stream, address)).await;
+            match greeted.unwrap_or_else(|_| Err(io::Error::other("it did not introduce itself in time"))) {
                 Ok((stream, peer, mut seat, stranger)) => {
                     let fenced = async {
                         match &mut seat {
@@ -239,7 +239,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
                         }
                     };
                     tokio::select! {
-                        outcome = converse(&shared, stream, peer) => {
+                        outcome = serve(&shared, stream, peer) => {
                             if let Err(error) = outcome
                                 && error.kind() == io::ErrorKind::InvalidData
                             {
@@ -276,7 +276,7 @@ impl Shared {
     }
 }
 
-async fn welcome(
+async fn handshake(
     shared: &Shared,
     stream: TcpStream,
     address: SocketAddr,
@@ -346,12 +346,12 @@ async fn welcome(
     }))
 }
 
-async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer) -> io::Result<()> {
+async fn serve(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer) -> io::Result<()> {
     let pulse = Pulse::new();
     let (mut reading, mut writing) = tokio::io::split(stream);
     let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
     let bytes_max = if peer.role.is_some() { FRAME_BYTES_MAX } else { STRANGER_FRAME_BYTES_MAX };
-    let talk = Talk {
+    let connection = Connection {
         shared: shared.clone(),
         peer: Arc::new(peer),
         queue: queue.clone(),
@@ -361,7 +361,7 @@ async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer
     let read = async {
         loop {
             let (header, body) = read_frame(&mut reading, &pulse, bytes_max).await?;
-            talk.take(header, body, &pulse).await?;
+            connection.dispatch(header, body, &pulse).await?;
         }
     };
     tokio::select! {
@@ -372,7 +372,7 @@ async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer
 }
 
 /// A connection that is being served.
-struct Talk {
+struct Connection {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
     queue: mpsc::Sender<Outgoing>,
@@ -380,8 +380,8 @@ struct Talk {
     ordered: Arc<Mutex<Ordered>>,
 }
 
-impl Talk {
-    async fn take(&self, header: Header, body: Bytes, pulse: &Pulse) -> io::Result<()> {
+impl Connection {
+    async fn dispatch(&self, header: Header, body: Bytes, pulse: &Pulse) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let wants = match header.kind {
             Kind::Ping => {

@@ -67,7 +67,7 @@ impl Authority {
         let [FORM, expires, digits] = parts[..] else { return false };
         let Ok(expires_unix_s) = expires.parse::<u64>() else { return false };
         let Some(code) = bytes(digits) else { return false };
-        // The code is of the text that this expiry has, so that a pass has one form.
+        // The code covers the expiry as it was issued; zeros in front of it say the same.
         hmac::verify(&self.pass_key(), signed(expires_unix_s).as_bytes(), &code).is_ok()
             && now_unix_s < expires_unix_s
     }
