@@ -172,8 +172,9 @@ impl Kernel {
                     let part = &rest[..rest.len().min(PAGE_BYTES as usize)];
                     page.data.fill(0);
                     page.data[..part.len()].copy_from_slice(part);
-                    (page.uptodate, page.locked_by) = (reply.is_ok(), None);
+                    page.uptodate = reply.is_ok();
                 }
+                inode.pages.unlock(unique);
                 if reply.is_ok() && is_file && (data.len() as u64) < u64::from(size) {
                     state.read_update_size(node, offset + data.len() as u64, version);
                 }
@@ -229,7 +230,7 @@ impl Kernel {
                         pages.0.entry(number).and_modify(|page| page.uptodate = false);
                     }
                 }
-                pages.locked_by(unique).for_each(|(_, page)| page.locked_by = None);
+                pages.unlock(unique);
                 if outcome.is_ok() && upto == end {
                     state.bump(node);
                     let inode = state.inode(node);
@@ -303,8 +304,7 @@ impl Kernel {
                 let kept = state::is_kept(out.attr_valid, out.attr_valid_nsec);
                 state.accept_attributes(node, &out.attr, kept, 0);
                 if before != out.attr.size {
-                    // `invalidate_inode_pages2`.
-                    state.inode(node).pages.invalidate(&(0..=u64::MAX));
+                    state.inode(node).pages.remove_all();
                 }
             });
             state.inode(node).size_unstable = false;

@@ -98,9 +98,8 @@ impl Kernel {
                     return Err(Failure::Final(libc::ENOENT));
                 }
                 let body = abi::LinkIn { oldnodeid: old };
-                self.create_entry(tid, opcode::LINK, slot, &[body.as_bytes(), &named])?;
-                self.state.lock().inode(old).invalid |= state::TIMES;
-                Ok(())
+                // Nothing is invalidated: the reply has all attributes (`fuse_link`).
+                self.create_entry(tid, opcode::LINK, slot, &[body.as_bytes(), &named])
             }
         }
     }

@@ -15,12 +15,23 @@ pub struct Page {
     pub uptodate: bool,
     /// A READ fills it, or a WRITE has locked it: the number of that request.
     pub locked_by: Option<u64>,
+    /// The size to which a truncation cuts it, which waits for its lock.
+    cut: u64,
 }
 
 impl Page {
     /// A page that a request fills.
     pub fn locked(by: u64) -> Page {
-        Page { data: vec![0; PAGE_BYTES as usize], uptodate: false, locked_by: Some(by) }
+        Page { data: vec![0; PAGE_BYTES as usize], uptodate: false, locked_by: Some(by), cut: u64::MAX }
+    }
+}
+
+impl Page {
+    /// Clears what is beyond a size of the file. Returns whether anything is left of the page.
+    fn is_cut(&mut self, number: u64, size: u64) -> bool {
+        let left = size.saturating_sub(number * PAGE_BYTES).min(PAGE_BYTES);
+        self.data[left as usize..].fill(0);
+        left > 0
     }
 }
 
@@ -29,12 +40,33 @@ impl Page {
 pub struct Pages(pub BTreeMap<u64, Page>);
 
 impl Pages {
-    /// `truncate_pagecache`: removes pages beyond a size, and clears the rest of the last one.
+    /// `truncate_pagecache`: removes pages beyond a size, and clears the rest of the last one. It waits for
+    /// locked pages, so those are cut when they are unlocked.
     pub fn truncate(&mut self, size: u64) {
-        self.0.retain(|number, _| number * PAGE_BYTES < size);
-        if let Some(last) = self.0.get_mut(&(size / PAGE_BYTES)) {
-            last.data[(size % PAGE_BYTES) as usize..].fill(0);
-        }
+        self.0.retain(|number, page| match page.locked_by {
+            Some(_) => {
+                page.cut = page.cut.min(size);
+                true
+            }
+            None => page.is_cut(*number, size),
+        });
+    }
+
+    /// `invalidate_inode_pages2`, which waits for locked pages.
+    pub fn remove_all(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Unlocks the pages that a request has locked.
+    pub fn unlock(&mut self, by: u64) {
+        self.0.retain(|number, page| {
+            if page.locked_by != Some(by) {
+                return true;
+            }
+            page.locked_by = None;
+            let size = std::mem::replace(&mut page.cut, u64::MAX);
+            page.is_cut(*number, size)
+        });
     }
 
     /// Removes the pages of a range that are not locked.
