@@ -54,10 +54,10 @@ pub trait KernelCache: Send + Sync + 'static {
         let _ = (thread, dirs);
     }
 
-    /// Waits until the dcache shows the name changes of earlier calls ([`has_changed`](Self::has_changed)) in
-    /// the directories that `concerns` selects, for a bounded time. Other clients are about to find these
-    /// changes.
-    fn settle_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
+    /// Waits until the kernel has consumed the replies to earlier calls that changed what `concerns` selects,
+    /// for a bounded time: names in directories ([`has_changed`](Self::has_changed)), and sizes of files.
+    /// Other clients are about to find these changes.
+    fn settle(&self, concerns: &dyn Fn(InodeId) -> bool) {
         // Without a cache there is nothing to wait for.
         let _ = concerns;
     }

@@ -239,7 +239,7 @@ impl RecallWorker {
             }
         };
         if let Some(kernel) = self.context.shared.kernel.get() {
-            kernel.settle_names(&|dir| self.context.state.lock().core.is_about(recall, dir));
+            kernel.settle(&|ino| self.context.state.lock().core.is_about(recall, ino));
             if !stale.is_empty() {
                 kernel.forget(&stale);
             }

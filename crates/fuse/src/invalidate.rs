@@ -687,8 +687,9 @@ impl KernelCache for Invalidator {
         self.name_changes.is_about_to_be_answered(dirs, thread);
     }
 
-    fn settle_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
+    fn settle(&self, concerns: &dyn Fn(InodeId) -> bool) {
         self.wait_for_names(concerns);
+        self.wait_for_sizes(concerns);
     }
 
     fn forget_all(&self, inodes: &[InodeId]) {

@@ -143,6 +143,9 @@ pub const READERS_KEPT_MAX: usize = 256;
 /// The right to change names is given back when local changes have reached the dcache, or after this time.
 /// The calling thread runs sooner, unless the machine is overloaded.
 pub const NAMED_WAIT_MAX: Duration = Duration::from_millis(100);
+/// The right to a file is given back when the kernel has the sizes of local changes, or after this time. The
+/// calling thread runs sooner, unless the machine is overloaded.
+pub const CONSUMED_WAIT_MAX: Duration = Duration::from_millis(100);
 /// A reply about names that is older than this counts as handled.
 pub const LATE_NAMES_MAX: Duration = Duration::from_secs(1);
 /// Threads that are remembered to have changed names.

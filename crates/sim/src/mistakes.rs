@@ -2,7 +2,6 @@
 
 use crate::plan::Plan;
 use crate::world::run;
-use std::ops::Range;
 
 /// All defects, by the names that the code passes to `shoal_runtime::planted`.
 pub const MISTAKES: &[&str] = &[
@@ -68,11 +67,12 @@ pub const MISTAKES: &[&str] = &[
     "append without waiting for readers",
     "keep the pages of a misplaced append",
     "show a size that is changing",
+    "give a size back before the kernel has it",
     "keep the kernel's cache without a lease",
 ];
 
 /// The first seed that finds a defect, and its finding. Seeds that find something without it do not count.
-pub fn find(mistake: &str, seeds: Range<u64>) -> Option<(u64, String)> {
+pub fn find(mistake: &str, seeds: impl Iterator<Item = u64>) -> Option<(u64, String)> {
     let level = tracing::Level::ERROR;
     for seed in seeds {
         let plan = Plan { planted: Some(mistake.to_owned()), ..Plan::of(seed) };

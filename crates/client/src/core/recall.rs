@@ -99,12 +99,12 @@ impl Core {
         Some(ack)
     }
 
-    /// Whether a recall concerns the names in a directory, as far as is known.
-    pub(crate) fn is_about(&self, recall: &Recall, dir: InodeId) -> bool {
-        let cover = self.cache.cover(dir);
+    /// Whether a recall concerns the names in a directory, or the content of a file, as far as is known.
+    pub(crate) fn is_about(&self, recall: &Recall, ino: InodeId) -> bool {
+        let cover = self.cache.cover(ino);
         recall.items.iter().any(|item| match item {
             Item::Downgrade(of) => cover.is_none_or(|cover| cover == *of),
-            item => subject(item) == dir,
+            item => subject(item) == ino,
         })
     }
 

@@ -154,7 +154,7 @@ impl Invalidator {
     }
 
     /// Waits until local changes of these names have reached the dcache, for
-    /// [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
+    /// [`KernelCache::settle`](shoal_client::KernelCache::settle).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
         if mistake("give names back before the dcache has them") {
             return;

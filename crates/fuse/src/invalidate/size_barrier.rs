@@ -12,13 +12,14 @@
 //! calling thread runs again after the reply, and ignores other replies with a new size until then. A program
 //! that calls stat(2) in between would see a size up to which it cannot read yet. Where the file was
 //! truncated, a reader would see zeros up to the old end. So both wait until the calling thread has been seen
-//! to run.
+//! to run. A program that sends no request reads up to the old `i_size` meanwhile. So the right to the file
+//! is not given back before that, either: another mount would show the new size too early.
 
 use super::Invalidator;
 use super::getattr_inflight::Looker;
 use crate::context::{Holds, Write};
 use crate::host::HostRef;
-use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
+use crate::limits::{ATTRIBUTES_LOOK_EVERY, CONSUMED_WAIT_MAX, SETTLE_WAIT_MAX};
 use shoal_client::{Client, Failure, Looked, Reply, Wait};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::{Condvar, Mutex};
@@ -206,6 +207,37 @@ impl SizeBarrier {
         self.over.notify_all();
     }
 
+    /// Changes of files, by number, that are being carried out, or that the calling thread may not have
+    /// consumed.
+    fn unconsumed(&self) -> Vec<(InodeId, u64)> {
+        if self.any.load(SeqCst) == 0 {
+            return Vec::new();
+        }
+        let now = Instant::now();
+        let is_one =
+            |file: &mut File| !matches!(file.stage, Stage::Expected(_)) && file.is_behind_size_barrier(now);
+        let mut files = self.files.lock();
+        files.list.iter_mut().filter_map(|file| is_one(file).then_some((file.ino, file.number))).collect()
+    }
+
+    /// Waits until the kernel has consumed the replies to all changes so far of the files that `concerns`
+    /// selects. Returns false if that took too long.
+    pub(super) fn wait_until_consumed(&self, concerns: impl Fn(InodeId) -> bool) -> bool {
+        let begun = Instant::now();
+        // Without the lock: a client calls this module under its own locks, and `concerns` takes these.
+        let mut left = self.unconsumed();
+        left.retain(|(ino, _)| concerns(*ino));
+        while !left.is_empty() {
+            if begun.elapsed() >= CONSUMED_WAIT_MAX {
+                return false;
+            }
+            thread::sleep(ATTRIBUTES_LOOK_EVERY);
+            let now = self.unconsumed();
+            left.retain(|change| now.contains(change));
+        }
+        true
+    }
+
     /// Whether a thread has a request for attributes in flight.
     pub(super) fn is_asking(&self, tid: u32) -> bool {
         self.asking.lock().contains(&tid)
@@ -307,6 +339,17 @@ impl Invalidator {
         }
     }
 
+    /// Waits until the kernel has consumed the replies to local changes of these files. Other clients are
+    /// about to see them.
+    pub(super) fn wait_for_sizes(&self, concerns: &dyn Fn(InodeId) -> bool) {
+        if mistake("give a size back before the kernel has it") {
+            return;
+        }
+        if !self.size_barrier.wait_until_consumed(concerns) {
+            tracing::debug!("a change of a size was not consumed in time: the kernel may have the old one");
+        }
+    }
+
     /// A thread was answered that may have changed the size of a file.
     pub(crate) fn change_answered(&self, ino: InodeId, tid: u32) {
         self.size_barrier.reply_sent_to(ino, tid);
@@ -398,6 +441,18 @@ mod tests {
         fn blocked(&self, ino: InodeId) -> Vec<BlockedRequest> {
             ALL.into_iter().filter(|request| self.holds_up(*request, ino)).collect()
         }
+    }
+
+    #[test]
+    fn size_change_is_waited_for_until_its_thread_has_consumed_the_reply() {
+        let size_barrier = SizeBarrier::default();
+        size_barrier.expect(FILE);
+        assert!(size_barrier.wait_until_consumed(|_| true), "a write may never come");
+        size_barrier.begin(FILE, true);
+        assert!(size_barrier.wait_until_consumed(|ino| ino == OTHER), "another file");
+        assert!(!size_barrier.wait_until_consumed(|ino| ino == FILE), "it was not answered");
+        size_barrier.reply_sent_to(FILE, NO_THREAD);
+        assert!(size_barrier.wait_until_consumed(|ino| ino == FILE), "the thread has ended");
     }
 
     #[test]
