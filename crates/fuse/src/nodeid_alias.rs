@@ -134,10 +134,13 @@ impl State {
     ) -> bool {
         let Found { ino, node, moved_from, may_be_in, is_last } = *found;
         let place = inode_id(node);
-        let is_here = self.aliases.get(&ino).is_some_and(|aliases| aliases.place == Some(node));
+        let aliases = self.aliases.get(&ino);
+        let is_here = aliases.is_some_and(|aliases| aliases.place == Some(node));
+        // When the kernel forgets an alias, an earlier one becomes current, which may be anywhere.
+        let is_elsewhere = !is_here && aliases.is_some_and(|aliases| !aliases.live.is_empty());
         // A directory below one with several node ids may be under another of them in the dcache.
         let has_several = self.aliases.get(&place).is_some_and(|aliases| !aliases.live.is_empty());
-        let moved_from = moved_from.or((has_several && !is_here).then_some(place));
+        let moved_from = moved_from.or((is_elsewhere || has_several && !is_here).then_some(place));
         if moved_from.is_none() && may_be_in.is_none() && self.arrivals.is_empty() {
             return false;
         }
@@ -366,6 +369,19 @@ mod tests {
         let again = nodes.found(1, moved(DIR, HERE), |_| true);
         assert_eq!(told(&nodes, 1, found(below, again)), first, "the kernel moves it");
         assert_ne!(nodes.found(2, found(below, again), |_| true), first, "or has failed to");
+    }
+
+    #[test]
+    fn repeated_lookup_gets_another_alias_if_the_current_one_is_at_an_unknown_place() {
+        let nodes = NodeIds::new(InodeId::ROOT);
+        let early = nodes.found(1, moved(DIR, THERE), |_| true);
+        let late = nodes.found(1, moved(DIR, HERE), |_| true);
+        assert_ne!(early, late);
+        nodes.forgotten(late, 1, || true);
+        assert_eq!(told(&nodes, 1, found(DIR, HERE)), early, "the kernel may fail to move it");
+        let another = told(&nodes, 1, found(DIR, HERE));
+        assert_ne!(another, early);
+        assert_eq!(told(&nodes, 1, found(DIR, HERE)), another, "its place is known");
     }
 
     #[test]
