@@ -105,13 +105,14 @@ impl Invalidator {
         if mistake("append without invalidating the file") {
             return;
         }
-        let begun = Instant::now();
+        let mut begun = None;
         loop {
             self.size_barrier.expect(ino);
             self.note_drops(&[ino]);
             let known = self.state.lock().readers.last_number;
             self.send(&whole(&[ino]));
-            let in_time = self.wait_for_readers(ino, begun);
+            // A READ in flight may have delayed the notification for longer than this.
+            let in_time = self.wait_for_readers(ino, *begun.get_or_insert_with(Instant::now));
             if !in_time || !self.state.lock().readers.have_read_since(ino, known) {
                 break;
             }
