@@ -2,6 +2,7 @@
 
 use crate::brick::BrickSet;
 use crate::disk::Disks;
+use crate::focus::Focus;
 use crate::kernel::Kernel;
 pub use crate::layout::FIRST_CLIENT;
 use crate::layout::{Layout, VOLUME};
@@ -63,6 +64,8 @@ pub struct Settings {
     pub layout: Layout,
     /// Programs run on model kernels, above the real front end.
     pub has_kernel: bool,
+    /// Programs work on few objects, and replies are handled later, to show the hazards of a kernel's cache.
+    pub focus: Option<Focus>,
 }
 
 fn replica_on(node: Machine) -> ReplicaId {
@@ -255,6 +258,11 @@ impl Cluster {
         &self.settings.layout
     }
 
+    /// What the programs of the world work on, if that is limited.
+    pub fn focus(&self) -> Option<Focus> {
+        self.settings.focus
+    }
+
     /// Mounts the volume on a machine, with a model kernel in the worlds that have one.
     pub fn mount(&self, machine: Machine) -> Result<(Arc<Client>, Option<Arc<Kernel>>), String> {
         let inline_bytes = self.settings.inline_bytes;
@@ -265,7 +273,7 @@ impl Cluster {
             cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
-        let (world, has_kernel) = (self.world.clone(), self.settings.has_kernel);
+        let (world, Settings { has_kernel, focus, .. }) = (self.world.clone(), self.settings);
         let mounted = self.on(machine, "mount", move || {
             let client = Client::open_replicated(group, bricks.seen_from(machine), options)
                 .map_err(|error| error.to_string())?;
@@ -273,7 +281,7 @@ impl Cluster {
                 client.set_kernel(Arc::new(NoCaches));
                 return Ok((client, None));
             }
-            let kernel = Kernel::mount(&world, &client).map_err(|error| error.to_string())?;
+            let kernel = Kernel::mount(&world, &client, focus).map_err(|error| error.to_string())?;
             Ok((client, Some(kernel)))
         });
         mounted.unwrap_or_else(|| Err("the machine has died".into()))

@@ -21,6 +21,7 @@ pub mod readdir;
 pub mod state;
 pub mod walk;
 
+use crate::focus::Focus;
 use crate::kernel::state::{Call, State};
 use crate::network::OneThread;
 use crate::scheduler::Scheduler;
@@ -54,6 +55,8 @@ const LATE_US_MAX: u64 = 400;
 const VERY_LATE_ONE_OF: u32 = 6;
 /// ... by this many: more than `NAME_PATIENCE`, and less than the front end waits at most.
 const VERY_LATE_US_MAX: u64 = 65_000;
+/// One late reply in this many is very late in a focused world.
+const FOCUSED_VERY_LATE_ONE_OF: u32 = 2;
 /// Thread ids of the mount process begin here; those of programs are lower.
 const MOUNT_THREADS: u32 = 1 << 24;
 /// The version of the protocol that Linux 6.18 speaks.
@@ -89,6 +92,8 @@ pub struct Kernel {
     /// Messages for the tasks that take requests; `None` once the mount has ended.
     queue: Mutex<Option<Sender<Vec<u8>>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// One late reply in so many is very late, and by how many microseconds at most.
+    very_late: (u32, u64),
     /// The value of the front end that outlives the tasks.
     mount: Mutex<Option<OneThread<LocalMount>>>,
 }
@@ -110,6 +115,7 @@ impl ReplyPath for Replies {
                 let _ = tell.send(reply);
             }
             Pending::Background(complete) => {
+                tracing::debug!(unique = unique.0, error, "handles a reply in the background");
                 complete(&mut self.0.state.lock(), reply.as_deref().map_err(|errno| *errno));
                 self.0.news.notify_all();
             }
@@ -132,7 +138,11 @@ fn message(unique: u64, tid: u32, opcode: u32, node: u64, body: &[&[u8]]) -> Vec
 
 impl Kernel {
     /// Mounts: starts the front end for a client.
-    pub fn mount(world: &Rc<Scheduler>, client: &Arc<Client>) -> io::Result<Arc<Kernel>> {
+    pub fn mount(
+        world: &Rc<Scheduler>,
+        client: &Arc<Client>,
+        focus: Option<Focus>,
+    ) -> io::Result<Arc<Kernel>> {
         let (queue, requests) = unbounded();
         let kernel = Arc::new(Kernel {
             world: OneThread(world.clone()),
@@ -141,6 +151,9 @@ impl Kernel {
             requests: Mutex::default(),
             queue: Mutex::new(Some(queue)),
             tasks: Mutex::default(),
+            very_late: focus.map_or((VERY_LATE_ONE_OF, VERY_LATE_US_MAX), |focus| {
+                (FOCUSED_VERY_LATE_ONE_OF, focus.late_us_max())
+            }),
             mount: Mutex::default(),
         });
         let flags = InitFlags::from_bits_retain(u64::MAX) - InitFlags::OVER_IO_URING;
@@ -235,6 +248,7 @@ impl Kernel {
                 complete(state, unique, reply);
             }))
         });
+        tracing::debug!(tid, opcode, node, unique, "requests in the background");
         prepare(&mut self.state.lock(), unique);
         if !self.send(message(unique, tid, opcode, node, body))
             && let Some(Pending::Background(complete)) = self.requests.lock().pending.remove(&unique)
@@ -258,7 +272,8 @@ impl Kernel {
         if !world.once_in(LATE_ONE_OF) {
             return;
         }
-        let longest = if world.once_in(VERY_LATE_ONE_OF) { VERY_LATE_US_MAX } else { LATE_US_MAX };
+        let (one_of, very_late_us_max) = self.very_late;
+        let longest = if world.once_in(one_of) { very_late_us_max } else { LATE_US_MAX };
         sleep(Duration::from_micros(world.below(longest)));
     }
 

@@ -16,6 +16,7 @@ pub mod disk;
 pub mod faults;
 pub mod final_checks;
 pub mod findings;
+pub mod focus;
 pub mod judge;
 pub mod kernel;
 pub mod layout;

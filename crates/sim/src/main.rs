@@ -37,9 +37,12 @@ struct Arguments {
     /// Print only worlds with findings
     #[arg(long)]
     quiet: bool,
-    /// Plant each defect in turn, and print which seed finds it (up to --seeds)
+    /// Plant each defect in turn, or that of --plant, and print which seed finds it (up to --seeds)
     #[arg(long)]
     mistakes: bool,
+    /// Run only worlds that are focused on the kernel's cache
+    #[arg(long)]
+    focused: bool,
     /// Plant this defect
     #[arg(long, value_name = "MISTAKE")]
     plant: Option<String>,
@@ -69,12 +72,12 @@ struct Sum {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.mistakes {
-        return plant_all(&arguments);
-    }
     if let Some(unknown) = arguments.plant.as_ref().filter(|plant| !MISTAKES.contains(&plant.as_str())) {
         eprintln!("{unknown:?} is none of: {}", MISTAKES.join("; "));
         return ExitCode::from(2);
+    }
+    if arguments.mistakes {
+        return plant_all(&arguments);
     }
     let begun = Instant::now();
     let next = AtomicU64::new(arguments.seed);
@@ -125,6 +128,9 @@ fn main() -> ExitCode {
 fn one(arguments: &Arguments, seed: u64, sum: &Mutex<Sum>) {
     let level = if arguments.verbose { tracing::Level::TRACE } else { tracing::Level::INFO };
     let mut plan = Plan { planted: arguments.plant.clone(), ..Plan::of(seed) };
+    if arguments.focused && plan.settings.focus.is_none() {
+        return;
+    }
     let began = Instant::now();
     let mut report = run(&plan, arguments.trace && !arguments.shrink, level);
     if arguments.shrink && !report.findings.is_empty() {
@@ -177,11 +183,13 @@ fn tell(seed: u64, report: &Report, took: Duration) {
 }
 
 fn plant_all(arguments: &Arguments) -> ExitCode {
-    let seeds = arguments.seed..arguments.seed + arguments.seeds;
     let mut missed = 0;
     println!("{:<58} {:>8}  how", "mistake", "seeds");
-    for mistake in MISTAKES {
-        match mistakes::find(mistake, seeds.clone()) {
+    let is_wanted = |mistake: &&&str| arguments.plant.as_ref().is_none_or(|plant| plant == **mistake);
+    for mistake in MISTAKES.iter().filter(is_wanted) {
+        let seeds = arguments.seed..arguments.seed + arguments.seeds;
+        let seeds = seeds.filter(|seed| !arguments.focused || Plan::of(*seed).settings.focus.is_some());
+        match mistakes::find(mistake, seeds) {
             Some((seed, finding)) => {
                 let first = finding.lines().next().unwrap_or_default();
                 println!("{mistake:<58} {:>8}  {first:.100}", seed - arguments.seed + 1);

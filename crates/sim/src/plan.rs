@@ -3,10 +3,14 @@
 //! **Mixed** worlds have faults of all kinds, one after the other, none so long that it ends a session.
 //! **Focused** worlds repeat one combination that rarely occurs by chance: many defects need two events at
 //! the same moment.
+//!
+//! Worlds that are **focused on the kernel's cache** have programs that work on one or two objects
+//! ([`Focus`]), and no faults but a slow network.
 
 use crate::cluster::{FIRST_CLIENT, NODES, Settings};
 use crate::disk::Trouble;
 use crate::faults::{FOLLOWER, Fault, FaultKind, LEADER};
+use crate::focus::Focus;
 use crate::layout::{self, Layout};
 use crate::network::DELAY_US_CALM;
 use crate::scheduler::Machine;
@@ -49,6 +53,14 @@ const ACTIONS_MAX: u32 = 5;
 const KERNEL_WORKERS: u32 = 1;
 /// The share of worlds whose programs run on model kernels.
 const KERNELS: f64 = 0.5;
+/// The share of worlds that are focused on the kernel's cache.
+const FOCUSED_ON_KERNEL: f64 = 0.25;
+/// Clients in these, ...
+const FOCUSED_CLIENTS: u32 = 2;
+/// ... and rounds of calls: short ones, since all calls conflict, and few at a time can be checked.
+const FOCUSED_ROUNDS: std::ops::Range<u32> = 20..50;
+/// The longest delays of a slow network in these, in microseconds.
+const SLOW_US: std::ops::Range<u64> = 1_000..8_000;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -76,6 +88,9 @@ impl Plan {
     pub fn of(seed: u64) -> Plan {
         let mut rng = SmallRng::seed_from_u64(seed);
         let clients = rng.random_range(2..=3);
+        let mut focuses = SmallRng::seed_from_u64(seed ^ 0xf0c5);
+        let focus = focuses.random_bool(FOCUSED_ON_KERNEL).then(|| Focus::draw(&mut focuses));
+        let clients = if focus.is_some() { FOCUSED_CLIENTS } else { clients };
         let log_bytes = LOG_BYTES[rng.random_range(0..LOG_BYTES.len())];
         let inline_bytes = INLINE_BYTES[rng.random_range(0..INLINE_BYTES.len())];
         let layout = Layout::of(seed, rng.random_range(2..=3));
@@ -87,7 +102,8 @@ impl Plan {
             inline_bytes: if layout.is_special() { layout::INLINE_BYTES } else { inline_bytes },
             cache_bytes: CACHE_BYTES[caches.random_range(0..cache_kinds)],
             layout,
-            has_kernel: SmallRng::seed_from_u64(seed ^ 0x6e31).random_bool(KERNELS),
+            has_kernel: focus.is_some() || SmallRng::seed_from_u64(seed ^ 0x6e31).random_bool(KERNELS),
+            focus,
         };
         let bricks = layout.bricks();
         let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients, bricks };
@@ -111,15 +127,15 @@ impl Plan {
                 _ => true,
             });
         }
-        Plan {
-            seed,
-            faults,
-            planted: None,
-            clients,
-            workers: rng.random_range(1..=2) + if settings.has_kernel { KERNEL_WORKERS } else { 0 },
-            rounds: rng.random_range(4..12),
-            settings,
+        let (mut workers, mut rounds) = (rng.random_range(1..=2), rng.random_range(4..12));
+        if settings.has_kernel {
+            workers += KERNEL_WORKERS;
         }
+        if focus.is_some() {
+            faults = draw.slow_network();
+            rounds = rng.random_range(FOCUSED_ROUNDS);
+        }
+        Plan { seed, faults, planted: None, clients, workers, rounds, settings }
     }
 
     /// Whether a brick may be left with copies that the namespace has forgotten.
@@ -189,6 +205,21 @@ impl Draw {
             breaks_one_of: self.rng.random_range(20..400),
             delay_us_max: self.rng.random_range(DELAY_US_CALM..delay_us_max),
         }
+    }
+
+    /// Replies that take long, and none that are lost. In half of all such worlds there are none.
+    fn slow_network(&mut self) -> Vec<Fault> {
+        let count = if self.rng.random_bool(0.5) { 0 } else { self.rng.random_range(1..4) };
+        let storm = |rng: &mut SmallRng| FaultKind::Storm {
+            loses_one_of: 0,
+            breaks_one_of: 0,
+            delay_us_max: rng.random_range(SLOW_US),
+        };
+        let slow = |_| {
+            let (kind, for_ms) = (storm(&mut self.rng), self.rng.random_range(1..LONG_MS_MAX));
+            self.fault(for_ms, kind)
+        };
+        (0..count).map(slow).collect()
     }
 
     fn set_clock(&mut self) -> FaultKind {

@@ -5,6 +5,7 @@
 //! it is another worker, without open files.
 
 use crate::cluster::{Cluster, FIRST_CLIENT};
+use crate::focus::Calls;
 use crate::kernel::Kernel;
 use crate::scheduler::{Machine, Scheduler};
 use crate::syscalls::Syscalls;
@@ -16,14 +17,15 @@ use shoal_types::SessionId;
 use shoal_witness::history::Call;
 use shoal_witness::limits::DEATH_ERRNOS;
 use shoal_witness::ops::{Op, Outcome};
-use shoal_witness::run::choose::Chooser;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Longest time between two calls of a worker, in microseconds.
-const THINK_US_MAX: u64 = 150_000;
+/// Longest time between two calls of a worker, in microseconds: usual, and in a focused world.
+const THINK_US_MAX: [u64; 2] = [150_000, 20_000];
+/// Fewest and most calls of a worker in a round: usual, and in a focused world.
+const ROUND_CALLS: [(u64, u64); 2] = [(3, 14), (2, 6)];
 /// One write in this many is synced at once.
 const SYNCED_ONE_OF: u32 = 3;
 /// A failed mount is retried after this.
@@ -34,7 +36,7 @@ const REST_AFTER_LOSS: Duration = Duration::from_millis(150);
 /// A worker.
 pub struct Worker {
     syscalls: Syscalls,
-    chooser: Chooser,
+    calls: Calls,
     session: SessionId,
     /// Its number in the history.
     number: u32,
@@ -112,7 +114,7 @@ impl Programs {
             let number = self.number(mount, session);
             let worker = Worker {
                 syscalls: self.syscalls(mounted.clone(), number),
-                chooser: Chooser::new(self.seed, number),
+                calls: Calls::new(self.cluster.focus(), self.seed, number),
                 session,
                 number,
             };
@@ -158,7 +160,8 @@ impl Programs {
     pub fn work(self: &Rc<Self>) -> Vec<u64> {
         let world = &self.cluster.world;
         let slow = world.below(2) == 0;
-        let count = world.between(3, 14);
+        let (least, most) = ROUND_CALLS[usize::from(self.cluster.focus().is_some())];
+        let count = world.between(least, most);
         let start = |at: usize| {
             let me = self.clone();
             let machine = Self::machine(at as u32 % self.clients);
@@ -172,18 +175,19 @@ impl Programs {
         let taken = self.workers.borrow_mut()[at].take();
         let Some(mut worker) = taken else { return };
         let world = &self.cluster.world;
-        worker.chooser.round();
+        let think_us_max = THINK_US_MAX[usize::from(self.cluster.focus().is_some())];
+        worker.calls.round();
         for _ in 0..count {
             if slow {
-                sleep(Duration::from_micros(world.below(THINK_US_MAX)));
+                sleep(Duration::from_micros(world.below(think_us_max)));
             }
             let session = worker.syscalls.client().session();
             if session != worker.session {
                 self.renew(&mut worker);
             }
-            let op = worker.chooser.choose(|slot| worker.syscalls.holds(slot));
+            let op = worker.calls.choose(|slot| worker.syscalls.holds(slot));
             let outcome = self.call(worker.number, &mut worker.syscalls, op.clone());
-            worker.chooser.learn(&op, &outcome);
+            worker.calls.learn(&op, &outcome);
             if let (Op::Write { slot, .. }, Outcome::Done) = (&op, &outcome)
                 && world.once_in(SYNCED_ONE_OF)
             {
@@ -205,7 +209,7 @@ impl Programs {
         worker.number = self.number(mount, worker.session);
         let Some(mounted) = self.mounted(mount) else { return };
         worker.syscalls = self.syscalls(mounted, worker.number);
-        worker.chooser.forget();
+        worker.calls.forget();
     }
 
     /// Makes a call and records it.

@@ -8,7 +8,7 @@ use shoal_witness::ops::{How, Listed, Op, Outcome};
 use std::sync::Arc;
 
 /// How often a program repeats a call that [`may_be_wrong`].
-const TRIES: u32 = 8;
+const TRIES: u32 = 32;
 
 /// Whether a rename or rmdir failed because a directory was moved during the call. The front end cannot
 /// always prevent that. `ESTALE` comes after the kernel's second walk, if another program of the mount takes
