@@ -69,6 +69,13 @@ impl Syscalls {
             }
             outcome = attempt(cached, tid, words, op);
         }
+        // `vfs_link` refuses a file whose cached link count is 0, which may be wrong until its attributes are
+        // requested (hazard 9 of `docs/KERNEL_CACHE.md`).
+        if let (Op::Link { from, .. }, Err(libc::ENOENT)) = (op, &outcome)
+            && cached.kernel.lstat(tid, from.names()).is_ok()
+        {
+            outcome = attempt(cached, tid, words, op);
+        }
         Some(outcome.unwrap_or_else(Outcome::failed))
     }
 }
