@@ -1,5 +1,6 @@
 //! `O_DIRECT` beside the page cache.
 
+use crate::ends::Ends;
 use crate::sys::Aio;
 use crate::volume::Volume;
 use std::fs::{self, File, OpenOptions};
@@ -47,6 +48,7 @@ fn buffered_reader_beside_asynchronous_direct_writes_reads_what_is_complete() {
     let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path).expect("opens");
     let (complete, over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let _ends = Ends(&over);
         let readers = [(); 2].map(|()| {
             scope.spawn(|| {
                 let file = File::open(&path).expect("opens");
@@ -61,7 +63,6 @@ fn buffered_reader_beside_asynchronous_direct_writes_reads_what_is_complete() {
                 break;
             }
         }
-        over.store(true, SeqCst);
     });
     drop(direct);
     volume.end();

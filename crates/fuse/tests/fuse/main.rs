@@ -6,6 +6,7 @@ mod content;
 mod copying;
 mod direct;
 mod directories;
+mod ends;
 mod gate;
 mod lifecycle;
 mod locks;

@@ -1,6 +1,7 @@
 //! An open file stays, whichever client removes its name.
 
 use super::{eventually, pair};
+use crate::ends::Ends;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -94,6 +95,7 @@ fn open_of_a_replaced_name_gets_all_of_the_old_or_all_of_the_new() {
         fs::write(pair.a.path("file"), content(0)).expect("written");
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let ends = Ends(&ended);
             let reader = scope.spawn(|| {
                 let (mut last, mut reads) = (0, 0);
                 while last < ROUNDS && !ended.load(SeqCst) || reads == 0 {
@@ -111,7 +113,7 @@ fn open_of_a_replaced_name_gets_all_of_the_old_or_all_of_the_new() {
             }
             // The last one is seen at once.
             assert!(fs::read(pair.b.path("file")).expect("there") == content(ROUNDS));
-            ended.store(true, SeqCst);
+            drop(ends);
             reader.join().expect("whole contents only");
         });
         assert!(fs::metadata(pair.b.path("temp")).is_err());

@@ -1,6 +1,7 @@
 //! Directories that one mount moves while they are in use on the other.
 
 use super::pair;
+use crate::ends::Ends;
 use crate::sys::errno;
 use std::fs::{self, File};
 use std::io::Write;
@@ -61,6 +62,7 @@ fn new_name_of_a_directory_moved_by_the_other_mount_is_found_while_a_program_wor
         let _used = File::create(here.path("one/tree/file")).expect("new");
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let ends = Ends(&ended);
             for (n, side) in pair.both_ways().map(|(side, _)| side).into_iter().enumerate() {
                 let ended = &ended;
                 // Each change takes the inode lock of the directory, and waits for the other mount.
@@ -86,7 +88,7 @@ fn new_name_of_a_directory_moved_by_the_other_mount_is_found_while_a_program_wor
                 outcomes.push(errno(std::os::unix::fs::symlink("tree", here.path(&to))));
                 assert!(here.path(&to).join("file").exists());
             }
-            ended.store(true, SeqCst);
+            drop(ends);
             assert_eq!(outcomes, [libc::EEXIST; 2 * ROUNDS]);
         });
     });
@@ -102,6 +104,7 @@ fn directory_moved_by_the_other_mount_survives_a_rename_to_its_own_name() {
         let _used = File::open(here.path("dir/tree/file")).expect("there");
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let ends = Ends(&ended);
             scope.spawn(|| {
                 while !ended.load(SeqCst) {
                     for path in ["tree", "dir/tree"] {
@@ -120,7 +123,7 @@ fn directory_moved_by_the_other_mount_survives_a_rename_to_its_own_name() {
                 pair.step(format!("{round}: rename"));
                 fs::rename(here.path(to), here.path(to)).expect("nothing is to be done");
             }
-            ended.store(true, SeqCst);
+            drop(ends);
         });
     });
 }
