@@ -9,8 +9,8 @@
 //! again. Locks that an unanswered request gives up are not reclaimed: another client may have been granted
 //! them already, and reclaims them too.
 //!
-//! **Cancelled requests.** A request whose caller was killed is not repeated. It may have been carried out, or
-//! may still arrive at the leader. A later request tells the leader to refuse it then. What it was granted
+//! **Cancelled requests.** A request whose caller was killed is not repeated. It may have been carried out,
+//! or may still arrive at the leader. A later request tells the leader to refuse it then. What it was granted
 //! ends with its open file.
 //!
 //! A process that ends, or is killed, may not wait until its locks are released. So a request that meets a

@@ -10,8 +10,8 @@
 //!
 //! **Owner numbers are reused.** close(2) does not wait for RELEASE, and the next open file may have the
 //! owner number of the last one. The same holds for FLUSH, if its process was killed. So a request for a lock
-//! waits until earlier locks of its owner number are released. A number belongs to the handle through which it was seen last: a lock may be held too long, but
-//! never too short.
+//! waits until earlier locks of its owner number are released. A number belongs to the handle through which
+//! it was seen last: a lock may be held too long, but never too short.
 //!
 //! **Waiting.** A request that waits for a lock has a thread of its own, so that it holds up no other
 //! request; the number of these threads is bounded. An INTERRUPT ends the wait. It may overtake its request:
