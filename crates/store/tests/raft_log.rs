@@ -5,7 +5,7 @@ mod support;
 use bytes::Bytes;
 use proptest::prelude::*;
 use shoal_store::{LogEntry, LogError, LogOptions, RaftLog};
-use support::{Chance, SimDisk};
+use support::{Chance, SECTOR_BYTES, SimDisk};
 
 const OPTIONS: LogOptions = LogOptions { segment_bytes: 8 << 10, spare_segments: 2 };
 
@@ -67,6 +67,41 @@ fn creation_that_was_cut_off_anywhere_can_be_repeated() {
         }
         if is_complete {
             return;
+        }
+    }
+}
+
+#[test]
+fn record_that_was_torn_is_not_completed_by_a_later_one() {
+    const FILE: &str = "segment-0000000000000001";
+    let (first, old, new) = (entry(1, 1, 50), entry(2, 1, 1500), entry(2, 1, 1600));
+    let disk = SimDisk::default();
+    let mut log = new_log(&disk);
+    log.append(std::slice::from_ref(&first), None, true).expect("append");
+    let before = disk.content(FILE);
+    log.append(&[old], None, false).expect("append");
+    let written = disk.content(FILE);
+    // The bytes of `lost` sectors are from before, all others from after a write.
+    let mix = |before: &[u8], after: &[u8], lost: &dyn Fn(usize) -> bool| -> Vec<u8> {
+        let byte = |at: usize| if lost(at / SECTOR_BYTES) { before.get(at) } else { after.get(at) };
+        (0..after.len()).map(|at| byte(at).copied().unwrap_or(0)).collect()
+    };
+    let sectors = written.len() / SECTOR_BYTES;
+    for torn in 0..sectors {
+        let disk = disk.copy();
+        disk.edit(FILE, |content| *content = mix(&before, &written, &|sector| sector >= torn));
+        let mut log = reopen(&disk).expect("open");
+        if log.last_index() == 2 {
+            continue;
+        }
+        let before = disk.content(FILE);
+        log.append(std::slice::from_ref(&new), None, false).expect("append");
+        let written = disk.content(FILE);
+        for kept in 0..sectors {
+            let disk = disk.copy();
+            disk.edit(FILE, |content| *content = mix(&before, &written, &|sector| sector < kept));
+            let found = entries(&reopen(&disk).expect("open"));
+            assert!(found == [first.clone()] || found == [first.clone(), new.clone()], "{torn}, {kept}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //! durable by then. So every segment but the last is intact to its end, and of the last only the tail after
 //! its last flush may be torn.
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskFile};
 use super::error::LogError;
 use super::format::{self, HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader};
 use super::segment::{self, Segment};
@@ -106,7 +106,7 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
         return Err(damaged(end, "the segment does not begin with a state".into()));
     }
     match format::find_record(&bytes, header.salt, end) {
-        None if newest => {}
+        None if newest => clear_rest(log, &*file, &name, &bytes, end)?,
         // An earlier segment ends where the next one begins; the index of its first entry shows whether
         // anything is missing.
         None => {}
@@ -118,15 +118,29 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
                 format!("this was durable when the record at byte {place} was written, and is not intact");
             return Err(damaged(end, what));
         }
-        Some(_) => {
-            // Leftovers of the torn write must not be taken for a continuation of what is written next.
-            tracing::info!(file = %name, offset = end, "cutting off the torn tail of the log");
-            file.set_len(end).map_err(LogError::io(&name, "cutting off the torn tail"))?;
-            file.sync().map_err(LogError::io(&name, "flushing"))?;
-        }
+        Some(_) => clear_rest(log, &*file, &name, &bytes, end)?,
     }
     log.segments.push_back(Segment { header, file, end, durable: end });
     Ok(())
+}
+
+/// Clears what is behind the last intact record. A torn record there must not be taken for a continuation of
+/// what is written next. Nor must a later record complete it: if that has the same bytes in the sectors that
+/// were lost, and only those are written, the torn one would be intact.
+fn clear_rest(
+    log: &RaftLog,
+    file: &dyn DiskFile,
+    name: &str,
+    bytes: &[u8],
+    end: u64,
+) -> Result<(), LogError> {
+    if rest(bytes, end).is_none_or(|rest| rest.iter().all(|byte| *byte == 0)) {
+        return Ok(());
+    }
+    tracing::info!(file = %name, offset = end, "cutting off the torn tail of the log");
+    file.set_len(end).map_err(LogError::io(name, "cutting off the torn tail"))?;
+    file.reserve(log.options.segment_bytes).map_err(LogError::io(name, "reserving room"))?;
+    file.sync().map_err(LogError::io(name, "flushing"))
 }
 
 fn rest(bytes: &[u8], offset: u64) -> Option<&[u8]> {

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a disk writes whole or not at all, in bytes.
-const SECTOR_BYTES: usize = 512;
+pub const SECTOR_BYTES: usize = 512;
 
 #[derive(Default, Clone)]
 struct Content {
