@@ -1,12 +1,12 @@
 //! Making a brick, and recognising one.
 
 use crate::error::BrickError;
-use crate::layout::Layout;
+use crate::layout::{Layout, MARKER};
 use crate::limits::ALIGN_BYTES;
 use nix::fcntl::{Flock, FlockArg};
 use shoal_runtime::durable;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// Version of the layout and of everything in it but the block files, which carry their own.
@@ -28,17 +28,10 @@ pub(crate) fn format(root: &Path) -> Result<(), BrickError> {
         _ => {}
     }
     sync_dir(&layout.blocks)?;
-    let (marker, draft) = (layout.marker(), draft(&layout));
     let mut text = format!("{TITLE}\nversion {VERSION}\nid {:032x}\n", random_id(root)?).into_bytes();
     // A whole page, so that opening can try direct I/O on it.
     text.resize(ALIGN_BYTES, b'\n');
-    let written = File::create(&draft).and_then(|mut file| {
-        file.write_all(&text)?;
-        file.sync_all()
-    });
-    written.map_err(BrickError::io(&draft))?;
-    std::fs::rename(&draft, &marker).map_err(BrickError::io(&marker))?;
-    sync_dir(root)
+    durable::replace(root, MARKER, &text, 0o666).map_err(BrickError::io(&layout.marker()))
 }
 
 /// Recognises a brick and takes it for this process: answers its lock and its identity.
@@ -84,15 +77,11 @@ fn read_marker(layout: &Layout, file: &File) -> Result<u128, BrickError> {
     id.ok_or_else(|| damaged("there is no identity in it"))
 }
 
-/// Where the marker is written before it gets its name.
-fn draft(layout: &Layout) -> std::path::PathBuf {
-    layout.root.join("shoal-brick.new")
-}
-
 /// Whether there is nothing in the directory but remains of an interrupted [`format`], and the `lost+found`
 /// of a file system's root.
 fn is_empty_enough(layout: &Layout) -> Result<bool, BrickError> {
-    let draft = draft(layout);
+    // Where the marker is written before it gets its name.
+    let draft = layout.root.join(format!("{MARKER}.new"));
     for entry in std::fs::read_dir(&layout.root).map_err(BrickError::io(&layout.root))? {
         let path = entry.map_err(BrickError::io(&layout.root))?.path();
         let ours = if path == layout.blocks {

@@ -5,6 +5,9 @@ use shoal_types::{BlockId, SessionId};
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
+/// The file that identifies a directory as a brick.
+pub(crate) const MARKER: &str = "shoal-brick";
+
 /// A directory of blocks: a session and a run of consecutive sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Run {
@@ -39,7 +42,7 @@ impl Layout {
 
     /// What identifies the directory as a brick.
     pub fn marker(&self) -> PathBuf {
-        self.root.join("shoal-brick")
+        self.root.join(MARKER)
     }
 
     pub fn session(&self, session: SessionId) -> PathBuf {

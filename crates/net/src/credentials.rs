@@ -12,10 +12,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use shoal_runtime::durable;
 use shoal_types::NodeId;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -251,13 +251,9 @@ impl Credentials {
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io(dir))?;
         for (name, text) in FILES.iter().zip(&self.pem) {
-            let path = dir.join(name);
-            let mut options = OpenOptions::new();
-            let open = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
-            open.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-                .map_err(io(&path))?;
+            durable::replace(dir, name, text.as_bytes(), 0o600).map_err(io(&dir.join(name)))?;
         }
-        shoal_runtime::durable::sync_dir(dir).map_err(io(dir))
+        Ok(())
     }
 
     /// Reads what [`save`](Self::save) has written.
@@ -284,6 +280,7 @@ fn parse_certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn an_authority_comes_back_from_its_pem_and_issues_roles() {
@@ -304,5 +301,25 @@ mod tests {
             Credentials::load(Path::new("/nonexistent"))
                 .is_err_and(|error| error.to_string().contains("ca.pem"))
         );
+    }
+
+    #[test]
+    fn saved_credentials_are_replaced_and_never_truncated_in_place() {
+        let (authority, dir) = (Authority::create(7).unwrap(), tempfile::tempdir().unwrap());
+        let (tls, before) = (dir.path().join("tls"), dir.path().join("before"));
+        let issue = || authority.issue(&Role::Node(NodeId(3))).unwrap();
+        let first = issue();
+        first.save(&tls).unwrap();
+        std::fs::hard_link(tls.join("key.pem"), &before).unwrap();
+        std::fs::set_permissions(tls.join("key.pem"), PermissionsExt::from_mode(0o644)).unwrap();
+        issue().save(&tls).unwrap();
+        let [_, _, key] = first.to_pem();
+        assert_eq!(
+            std::fs::read_to_string(&before).unwrap(),
+            key,
+            "a crash leaves the old file or the new one"
+        );
+        let mode = std::fs::metadata(tls.join("key.pem")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "the new key is readable for the owner only");
     }
 }

@@ -18,8 +18,9 @@ use crate::clock::since_1970;
 use crate::limits::{MANIFEST_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+use shoal_runtime::durable;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -171,11 +172,8 @@ impl DataDir {
         let written = || {
             let mut text = serde_json::to_vec_pretty(&self.manifest)?;
             text.push(b'\n');
-            replace(&self.path, "shoal.json", &text, 0o666)?;
-            match self.path.parent() {
-                Some(parent) => File::open(parent)?.sync_all(),
-                None => Ok(()),
-            }
+            durable::replace(&self.path, "shoal.json", &text, 0o666)?;
+            self.path.parent().map_or(Ok(()), durable::sync_dir)
         };
         written().map_err(|cause| DataError::Io { path: self.path.join("shoal.json"), cause })
     }
@@ -226,17 +224,6 @@ fn canonical(path: &Path) -> Result<PathBuf, DataError> {
         ErrorKind::NotFound => DataError::NotFound(path.to_owned()),
         _ => DataError::Io { path: path.to_owned(), cause },
     })
-}
-
-/// Replaces a file of a directory durably and atomically: a crash leaves either the old one or the new one.
-/// `mode` applies to a new one.
-pub fn replace(dir: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let draft = dir.join(format!("{name}.new"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, dir.join(name))?;
-    File::open(dir)?.sync_all()
 }
 
 /// Locks a directory for this process, or says which process holds it.

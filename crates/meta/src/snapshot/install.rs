@@ -5,6 +5,7 @@ use crate::disk::OpenError;
 use crate::sizes::{Sizes, disk_bytes};
 use crate::storage::{decode_state, encode_state};
 use raft::prelude::HardState;
+use shoal_runtime::durable;
 use shoal_store::{LogError, RaftLog};
 use std::path::Path;
 
@@ -56,11 +57,8 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
             }
         }
         hard.commit = manifest.index;
-        let temporary = place.join("promise.new");
-        std::fs::write(&temporary, encode_state(&hard, &manifest.members())).map_err(io_error(&temporary))?;
-        std::fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(io_error(&temporary))?;
-        std::fs::rename(&temporary, &promise).map_err(io_error(&promise))?;
-        sync_dir(place)?;
+        let state = encode_state(&hard, &manifest.members());
+        durable::replace(place, "promise", &state, 0o666).map_err(io_error(&promise))?;
     }
     let state = std::fs::read(&promise).map_err(io_error(&promise))?;
     if new.exists() {

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_cluster::ClusterMap;
 use shoal_net::Fence;
+use shoal_runtime::durable;
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
@@ -439,7 +440,7 @@ impl NodeDir {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        data_dir::replace(&self.path, name, bytes, 0o600)
+        durable::replace(&self.path, name, bytes, 0o600)
             .with_context(|| self.path.join(name).display().to_string())
     }
 }
