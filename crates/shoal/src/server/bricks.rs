@@ -404,6 +404,25 @@ mod tests {
     }
 
     #[test]
+    fn brick_that_could_not_be_recorded_is_recorded_before_it_is_served() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&data, Identity::new(1, NodeId(1), "a", "a:1", "0.0.0.0:1")).unwrap();
+        let path = temp.path().join("brick");
+        // As on a full disk, `node.json` cannot be replaced.
+        std::fs::create_dir(data.join("node.json.new")).unwrap();
+        assert!(open(&dir, BrickId(3), &path).is_err());
+        std::fs::remove_dir(data.join("node.json.new")).unwrap();
+        let brick = open(&dir, BrickId(3), &path).unwrap();
+        let block = shoal_types::BlockId { session: shoal_types::SessionId(1), seq: 1 };
+        brick.put(block, &[bytes::Bytes::from_static(b"content")]).unwrap();
+        let identity = brick.id();
+        drop((brick, dir));
+        let dir = NodeDir::open(&data).unwrap();
+        assert_eq!(open(&dir, BrickId(3), &path).map(|brick| brick.id()), Ok(identity));
+    }
+
+    #[test]
     fn new_brick_needs_an_existing_parent_and_an_empty_directory() {
         let temp = tempfile::tempdir().unwrap();
         assert!(check_new_place(&temp.path().join("new")).is_ok() && check_new_place(temp.path()).is_ok());

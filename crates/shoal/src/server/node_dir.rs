@@ -330,23 +330,18 @@ impl NodeDir {
 
     /// Changes the address to listen on.
     pub fn set_listen(&self, listen: &str) -> anyhow::Result<()> {
-        let mut identity = self.identity.lock();
-        identity.listen = listen.to_owned();
-        self.save(&identity)
+        self.change(|identity| identity.listen = listen.to_owned())
     }
 
     /// Records that a replica is about to be made here. Returns false if it was made before: then it must
     /// exist.
     pub fn begin_replica(&self, id: ReplicaId) -> anyhow::Result<bool> {
-        let mut identity = self.identity.lock();
-        if !identity.replicas.insert(id) {
+        if self.made_replica(id) {
             return Ok(false);
         }
-        if let Err(error) = self.save(&identity) {
-            identity.replicas.remove(&id);
-            return Err(error);
-        }
-        Ok(true)
+        let mut is_new = false;
+        self.change(|identity| is_new = identity.replicas.insert(id))?;
+        Ok(is_new)
     }
 
     /// The rebalance that a replica's volume had not completed, as last recorded.
@@ -356,18 +351,13 @@ impl NodeDir {
 
     /// Records which rebalance a replica's volume has not completed, for the next start.
     pub fn set_unfinished_rebalance(&self, id: ReplicaId, rebalance: Option<u64>) -> anyhow::Result<()> {
-        let mut identity = self.identity.lock();
-        if identity.rebalances.get(&id).copied() == rebalance {
+        if self.unfinished_rebalance(id) == rebalance {
             return Ok(());
         }
-        let mut next = identity.clone();
-        match rebalance {
-            Some(rebalance) => next.rebalances.insert(id, rebalance),
-            None => next.rebalances.remove(&id),
-        };
-        self.save(&next)?;
-        *identity = next;
-        Ok(())
+        self.change(|identity| match rebalance {
+            Some(rebalance) => drop(identity.rebalances.insert(id, rebalance)),
+            None => drop(identity.rebalances.remove(&id)),
+        })
     }
 
     /// The identity of a brick that was made here, if it was.
@@ -385,10 +375,10 @@ impl NodeDir {
 
     /// Records that a brick was made here.
     pub fn made_brick(&self, id: BrickId, identity_of_brick: u128, path: &Path) -> anyhow::Result<()> {
-        let mut identity = self.identity.lock();
-        identity.bricks.insert(id, format!("{identity_of_brick:032x}"));
-        identity.brick_paths.insert(id, path.to_owned());
-        self.save(&identity)
+        self.change(|identity| {
+            identity.bricks.insert(id, format!("{identity_of_brick:032x}"));
+            identity.brick_paths.insert(id, path.to_owned());
+        })
     }
 
     /// Removes a brick's recorded place: an older release did not record it.
@@ -399,19 +389,15 @@ impl NodeDir {
 
     /// Records the place of a brick that was made here.
     pub fn note_brick_path(&self, id: BrickId, path: &Path) -> anyhow::Result<()> {
-        let mut identity = self.identity.lock();
-        if identity.brick_paths.get(&id).is_some_and(|known| known == path) {
+        if self.identity.lock().brick_paths.get(&id).is_some_and(|known| known == path) {
             return Ok(());
         }
-        identity.brick_paths.insert(id, path.to_owned());
-        self.save(&identity)
+        self.change(|identity| drop(identity.brick_paths.insert(id, path.to_owned())))
     }
 
     /// Records that a brick has been deleted.
     pub fn deleted_brick(&self, id: BrickId) -> anyhow::Result<()> {
-        let mut identity = self.identity.lock();
-        identity.brick_paths.remove(&id);
-        self.save(&identity)
+        self.change(|identity| drop(identity.brick_paths.remove(&id)))
     }
 
     /// Bricks that were made here and that no map will name again, with their identities and places.
@@ -433,6 +419,17 @@ impl NodeDir {
     /// Saves the map for the next start.
     pub fn save_map(&self, bytes: &[u8]) -> anyhow::Result<()> {
         self.replace("map", bytes)
+    }
+
+    /// Changes the identity on disk first: if that fails, as on a full disk, a retry still finds the change
+    /// to be made.
+    fn change(&self, change: impl FnOnce(&mut Identity)) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        let mut next = identity.clone();
+        change(&mut next);
+        self.save(&next)?;
+        *identity = next;
+        Ok(())
     }
 
     fn save(&self, identity: &Identity) -> anyhow::Result<()> {
