@@ -385,7 +385,7 @@ mod tests {
     fn a_brick_is_made_once_and_never_again_where_it_was_lost() {
         let temp = tempfile::tempdir().unwrap();
         let data = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&data, Identity::new(1, NodeId(1), "a", "a:1", "0.0.0.0:1")).unwrap();
+        let dir = NodeDir::create(&data, Identity::new(1, NodeId(1), "a", "a:1", "0.0.0.0:1"), b"").unwrap();
         let path = temp.path().join("brick");
         let identity = open(&dir, BrickId(3), &path).unwrap().id();
         assert_eq!(open(&dir, BrickId(3), &path).unwrap().id(), identity);
@@ -407,7 +407,7 @@ mod tests {
     fn brick_that_could_not_be_recorded_is_recorded_before_it_is_served() {
         let temp = tempfile::tempdir().unwrap();
         let data = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&data, Identity::new(1, NodeId(1), "a", "a:1", "0.0.0.0:1")).unwrap();
+        let dir = NodeDir::create(&data, Identity::new(1, NodeId(1), "a", "a:1", "0.0.0.0:1"), b"").unwrap();
         let path = temp.path().join("brick");
         // As on a full disk, `node.json` cannot be replaced.
         std::fs::create_dir(data.join("node.json.new")).unwrap();

@@ -186,14 +186,20 @@ pub fn refuse_member(path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// What an interrupted creation of a server's directory may leave in it.
+const LEFT_FILES: [&str; 3] = ["map", "map.new", "node.json.new"];
+const LEFT_DIRECTORIES: [&str; 2] = ["tls", "cluster"];
+
 /// Prepares a directory for a new server: creates it if necessary, and refuses one that is not empty. It is a
 /// server's directory from [`NodeDir::create`] on.
 pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
     let shown = path.display();
     refuse_member(path)?;
     DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| shown.to_string())?;
-    let ours =
-        |name: &std::ffi::OsStr| ["lock", "tls", "cluster", "lost+found"].iter().any(|one| name == *one);
+    let ours = |name: &std::ffi::OsStr| {
+        let kept = ["lock", "lost+found"];
+        kept.iter().chain(&LEFT_FILES).chain(&LEFT_DIRECTORIES).any(|one| name == *one)
+    };
     for entry in std::fs::read_dir(path).with_context(|| shown.to_string())? {
         let name = entry?.file_name();
         if !ours(&name) {
@@ -201,23 +207,26 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
         }
     }
     check_room(path, DATA_FREE_BYTES_MIN, "a server's data directory").map_err(anyhow::Error::msg)?;
-    // Left by an interrupted attempt; nothing can have been stored in it.
-    for part in ["tls", "cluster"] {
-        match std::fs::remove_dir_all(path.join(part)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| path.join(part).display().to_string());
-            }
-            _ => {}
+    // Nothing can have been stored in them.
+    let remove = |part: &str, remove: fn(PathBuf) -> std::io::Result<()>| match remove(path.join(part)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| path.join(part).display().to_string())
         }
-    }
+        _ => Ok(()),
+    };
+    LEFT_FILES.iter().try_for_each(|part| remove(part, std::fs::remove_file))?;
+    LEFT_DIRECTORIES.iter().try_for_each(|part| remove(part, std::fs::remove_dir_all))?;
     path.canonicalize().with_context(|| shown.to_string())
 }
 
 impl NodeDir {
-    /// Turns a prepared directory into a server's directory.
-    pub fn create(path: &Path, identity: Identity) -> anyhow::Result<NodeDir> {
+    /// Turns a prepared directory into a server's directory. `node.json` comes last: with it and without a
+    /// map, no server could start there and no creation could be repeated.
+    pub fn create(path: &Path, identity: Identity, map: &[u8]) -> anyhow::Result<NodeDir> {
         let lock = lock(path)?;
         let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), lock };
+        durable::create_dir_all(path).with_context(|| path.display().to_string())?;
+        dir.save_map(map)?;
         dir.save(&dir.identity.lock())?;
         Ok(dir)
     }
@@ -471,17 +480,17 @@ mod tests {
     fn created_replicas_and_bricks_are_remembered_after_a_restart() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&path, identity()).unwrap();
+        let dir = NodeDir::create(&path, identity(), b"map").unwrap();
         assert!(dir.begin_replica(ReplicaId(5)).unwrap());
         dir.made_brick(BrickId(2), 0xabc, Path::new("/srv/b")).unwrap();
-        dir.save_map(b"map").unwrap();
+        dir.save_map(b"newer").unwrap();
         assert!(NodeDir::open(&path).is_err_and(|error| error.to_string().contains("in use")));
         drop(dir);
         let dir = NodeDir::open(&path).unwrap();
         assert!(!dir.begin_replica(ReplicaId(5)).unwrap());
         assert_eq!(dir.brick(BrickId(2)), Some(0xabc));
         assert_eq!(dir.brick(BrickId(3)), None);
-        assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
+        assert_eq!(dir.read_map().as_deref(), Some(&b"newer"[..]));
         assert_eq!((dir.identity().cluster().unwrap(), dir.identity().node), (7, NodeId(3)));
     }
 
@@ -489,7 +498,7 @@ mod tests {
     fn brick_is_retired_when_the_map_has_named_it_and_does_not_any_more() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&path, identity()).unwrap();
+        let dir = NodeDir::create(&path, identity(), b"map").unwrap();
         dir.made_brick(BrickId(2), 0xabc, Path::new("/srv/b")).unwrap();
         let mut map = ClusterMap::default();
         map.next.brick = 2;
@@ -510,7 +519,7 @@ mod tests {
         let mut old = identity();
         old.replicas = (1..=many).map(ReplicaId).collect();
         old.bricks = (1..=many as u16).map(|id| (BrickId(id), format!("{id:032x}"))).collect();
-        drop(NodeDir::create(&path, old).unwrap());
+        drop(NodeDir::create(&path, old, b"map").unwrap());
         let dir = NodeDir::open(&path).unwrap();
         assert!(dir.made_replica(ReplicaId(many)) && !dir.made_replica(ReplicaId(many + 1)));
         assert_eq!(dir.brick(BrickId(many as u16)), Some(u128::from(many)));
@@ -524,7 +533,7 @@ mod tests {
     fn copied_directory_does_not_start_until_it_is_said_to_have_been_moved() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&path, identity()).unwrap();
+        let dir = NodeDir::create(&path, identity(), b"map").unwrap();
         let first = dir.begin_run(false, 0).unwrap();
         let second = dir.begin_run(false, 0).unwrap();
         assert_eq!((first.starts, second.starts), (1, 2));
@@ -545,7 +554,7 @@ mod tests {
     fn fenced_directory_stays_fenced_and_a_detached_one_even_if_it_was_moved() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&path, identity()).unwrap();
+        let dir = NodeDir::create(&path, identity(), b"map").unwrap();
         dir.begin_run(false, 0).unwrap();
         dir.set_fenced(Fence::Duplicate).unwrap();
         drop(dir);
@@ -562,16 +571,33 @@ mod tests {
         std::fs::write(temp.path().join("letter.txt"), "").unwrap();
         assert!(prepare(temp.path()).is_err_and(|error| error.to_string().contains("letter.txt")));
         let path = prepare(&temp.path().join("data")).unwrap();
-        drop(NodeDir::create(&path, identity()).unwrap());
+        drop(NodeDir::create(&path, identity(), b"map").unwrap());
         assert!(prepare(&path).is_err_and(|error| error.to_string().contains("already")));
         assert!(NodeDir::open(temp.path()).is_err_and(|error| error.to_string().contains("cluster init")));
+    }
+
+    #[test]
+    fn creation_that_was_interrupted_at_any_step_is_repeated() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        for left in ["map", "map.new", "node.json.new", "lock"] {
+            std::fs::write(path.join(left), "a part").unwrap();
+        }
+        std::fs::create_dir(path.join("tls")).unwrap();
+        assert_eq!(prepare(&path).unwrap(), path);
+        // As on a full disk, the map cannot be saved.
+        std::fs::create_dir(path.join("map.new")).unwrap();
+        assert!(NodeDir::create(&path, identity(), b"map").is_err() && !exists(&path));
+        std::fs::remove_dir(path.join("map.new")).unwrap();
+        let dir = NodeDir::create(&prepare(&path).unwrap(), identity(), b"map").unwrap();
+        assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
     }
 
     #[test]
     fn name_of_a_replica_directory_is_parsed() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
-        let dir = NodeDir::create(&path, identity()).unwrap();
+        let dir = NodeDir::create(&path, identity(), b"map").unwrap();
         let (group, id) = (GroupId(0x1234), ReplicaId(9));
         std::fs::create_dir_all(dir.replica(group, id)).unwrap();
         assert!(dir.replica(GroupId::CLUSTER, ReplicaId(8)).ends_with("cluster/8"));

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use shoal_cluster::{ClusterMap, Command, Outcome, apply};
 use shoal_meta::{Replica, ReplicaOptions};
 use shoal_net::{Authority, Credentials, Lane, Network, Role, Service};
+use shoal_runtime::durable;
 use shoal_types::{GroupId, ReplicaId, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
@@ -52,9 +53,8 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
     let home = path.join("cluster").join(replica.0.to_string());
     let map = found(&home, replica, &[begin, token])?;
     authority.issue(&Role::Node(node))?.save(&path.join("tls"))?;
-    let dir = NodeDir::create(&path, Identity::new(cluster, node, &init.name, &init.address, &init.listen))?;
-    dir.begin_replica(replica)?;
-    dir.save_map(&map.encode())?;
+    let identity = Identity::new(cluster, node, &init.name, &init.address, &init.listen);
+    NodeDir::create(&path, identity, &map.encode())?.begin_replica(replica)?;
     let token =
         Token { addresses: vec![init.address.clone()], secret, fingerprint: authority.fingerprint()? };
     Ok(Begun {
@@ -65,7 +65,7 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
 
 /// Creates the first replica of the cluster map and commits the first commands with it.
 fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<ClusterMap> {
-    std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
+    durable::create_dir_all(home).with_context(|| home.display().to_string())?;
     let options = ReplicaOptions { group: GroupId::CLUSTER, id, founders: Some(vec![id]), log_bytes: None };
     let machine = Arc::new(MapMachine::new(|_| {}));
     let replica = Replica::open(home, options, Arc::new(NoPeers), machine)
@@ -101,8 +101,7 @@ pub fn join(join: &Join) -> anyhow::Result<Joined> {
     let [authority, certificate, key] = &answer.credentials;
     Credentials::from_pem(authority, certificate, key)?.save(&path.join("tls"))?;
     let identity = Identity::new(answer.cluster, answer.node, &join.name, &join.address, &join.listen);
-    let dir = NodeDir::create(&path, identity)?;
-    dir.save_map(&map.encode())?;
+    NodeDir::create(&path, identity, &map.encode())?;
     let others = map.nodes.iter().filter(|(id, _)| **id != answer.node);
     Ok(Joined {
         cluster: format!("{:032x}", answer.cluster),
