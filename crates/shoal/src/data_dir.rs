@@ -19,9 +19,9 @@ use crate::limits::{MANIFEST_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use shoal_runtime::durable;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Version of the directory's layout. Its parts have versions of their own.
@@ -112,6 +112,7 @@ impl DataDir {
             refuse_strangers(&path)?;
         }
         let lock = lock(&path)?;
+        let closed = close_to_others(&path);
         let manifest = match read_manifest(&path) {
             Err(DataError::NotData(_)) => {
                 let now = since_1970().as_secs();
@@ -127,7 +128,11 @@ impl DataDir {
             other => other?,
         };
         let data = DataDir { path, manifest, _lock: lock };
+        if let (Err(error), false) = (&closed, data.is_new()) {
+            tracing::warn!(path = %data.path.display(), %error, "other users may read the data directory");
+        }
         if data.is_new() {
+            closed.map_err(|cause| DataError::Io { path: data.path.clone(), cause })?;
             data.write_manifest()?;
             for part in [data.meta(), data.brick()] {
                 match std::fs::remove_dir_all(&part) {
@@ -226,6 +231,16 @@ fn canonical(path: &Path) -> Result<PathBuf, DataError> {
     })
 }
 
+/// Takes a directory away from all users but its owner: an administrator may have made it, or it is the root
+/// of a file system. The metadata in it has the content of small files, and a cluster's keys.
+pub fn close_to_others(path: &Path) -> io::Result<()> {
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    match mode & 0o077 {
+        0 => Ok(()),
+        _ => std::fs::set_permissions(path, Permissions::from_mode(mode & 0o700)),
+    }
+}
+
 /// Locks a directory for this process, or says which process holds it.
 pub fn lock(path: &Path) -> Result<Flock<File>, DataError> {
     let name = path.join("lock");
@@ -299,6 +314,14 @@ mod tests {
         let data = DataDir::open_or_create(&path, "other").unwrap();
         assert!(!data.is_new());
         assert_eq!((data.manifest.volume.as_str(), &data.manifest.id), ("vol", &id));
+    }
+
+    #[test]
+    fn existing_directory_is_closed_to_other_users() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        DataDir::open_or_create(dir.path(), "vol").unwrap();
+        assert_eq!(std::fs::metadata(dir.path()).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]

@@ -206,6 +206,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
             bail!("{shown} has files of something else in it ({name:?}): choose a new or empty directory");
         }
     }
+    data_dir::close_to_others(path).with_context(|| shown.to_string())?;
     check_room(path, DATA_FREE_BYTES_MIN, "a server's data directory").map_err(anyhow::Error::msg)?;
     // Nothing can have been stored in them.
     let remove = |part: &str, remove: fn(PathBuf) -> std::io::Result<()>| match remove(path.join(part)) {
@@ -242,6 +243,9 @@ impl NodeDir {
         }
         let path = path.canonicalize().with_context(|| shown.to_string())?;
         let lock = lock(&path)?;
+        if let Err(error) = data_dir::close_to_others(&path) {
+            tracing::warn!(path = %shown, %error, "other users may read the data directory");
+        }
         let file = path.join("node.json");
         let text = data_dir::read_whole(&file, NODE_BYTES_MAX).with_context(|| file.display().to_string())?;
         let identity: Identity =
@@ -471,6 +475,7 @@ fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn identity() -> Identity {
         Identity::new(7, NodeId(3), "alpha", "alpha:7470", "0.0.0.0:7470")
@@ -591,6 +596,20 @@ mod tests {
         std::fs::remove_dir(path.join("map.new")).unwrap();
         let dir = NodeDir::create(&prepare(&path).unwrap(), identity(), b"map").unwrap();
         assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
+    }
+
+    #[test]
+    fn existing_directory_is_closed_to_other_users() {
+        let temp = tempfile::tempdir().unwrap();
+        let set = |mode| std::fs::set_permissions(temp.path(), PermissionsExt::from_mode(mode)).unwrap();
+        let mode = || std::fs::metadata(temp.path()).unwrap().mode() & 0o777;
+        set(0o755);
+        let path = prepare(temp.path()).unwrap();
+        assert_eq!(mode(), 0o700, "the authority's key is in it");
+        drop(NodeDir::create(&path, identity(), b"map").unwrap());
+        set(0o755);
+        drop(NodeDir::open(&path).unwrap());
+        assert_eq!(mode(), 0o700, "an older program did not close it");
     }
 
     #[test]
