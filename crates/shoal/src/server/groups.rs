@@ -401,11 +401,13 @@ impl Groups {
         self.strays(map).into_iter().for_each(|key| self.want_still(map, key));
     }
 
-    /// Removes the directories of replicas of deleted volumes, and of those that were never opened. To be
-    /// called once the map is newer than at the last start.
+    /// Removes the directories of replicas of deleted volumes, and of those that were never opened. A replica
+    /// that is newer than the map stays, as its volume may be newer, too: this node could not save the map
+    /// that names it, and has not reached the others since.
     pub fn sweep(self: &Arc<Self>, map: &ClusterMap) {
         self.take_up(map);
-        self.strays(map).into_iter().for_each(|key| self.remove(key));
+        let is_known = |(_, id): &(GroupId, ReplicaId)| id.0 < map.next.replica;
+        self.strays(map).into_iter().filter(is_known).for_each(|key| self.remove(key));
     }
 
     fn remove(&self, (group, id): (GroupId, ReplicaId)) {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shoal_client::{Client, Options};
 use shoal_cluster::{Bricks, CopyRequest, CopyTask, ReplicatedBlocks};
 use shoal_net::Lane;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, ReplicaId};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -520,4 +520,25 @@ fn old_copy_of_a_node_is_refused_after_all_peers_were_restarted() {
     assert!(refusal(&old).unwrap().contains("an old copy"));
     old.stop().unwrap();
     three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn replica_that_is_newer_than_the_known_map_is_not_swept() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, address) = (temp.path().join("data1"), free_address());
+    init(&Init { data: data.clone(), name: "node1".into(), listen: address.clone(), address }).unwrap();
+    let server = serve(&data);
+    let context = &server.context;
+    let map = context.view.map();
+    let volume = GroupId(77);
+    let (old, new) = (ReplicaId(0), ReplicaId(map.next.replica));
+    for id in [old, new] {
+        context.dir.begin_replica(id).unwrap();
+        std::fs::create_dir_all(context.dir.replica(volume, id)).unwrap();
+    }
+    context.groups.sweep(&map);
+    let left = |id| context.dir.replica(volume, id).exists();
+    assert!(!left(old), "its volume was deleted");
+    assert!(left(new), "this map was made before its volume");
+    server.stop().unwrap();
 }
