@@ -36,7 +36,7 @@ impl ServerContext {
     }
 
     /// Whether a change would be accepted, as far as this node can know.
-    fn try_out(&self, command: &Command) -> Result<(), String> {
+    pub(super) fn try_out(&self, command: &Command) -> Result<(), String> {
         let refused = || match apply(&self.view.map(), command).1 {
             Outcome::Refused(why) => Some(why),
             _ => None,

@@ -542,3 +542,24 @@ fn replica_that_is_newer_than_the_known_map_is_not_swept() {
     assert!(left(new), "this map was made before its volume");
     server.stop().unwrap();
 }
+
+#[test]
+fn node_is_not_detached_while_its_groups_have_no_majority_without_it() {
+    let mut three = three();
+    let detach = || AdminRequest::Detach { host: "node2".into(), force: false };
+    let third = three.temp.path().join("data3");
+    let has_three_votes = |server: &Server| {
+        let replicas = server.context.report(false).replicas;
+        replicas.iter().any(|one| one.group == GroupId::CLUSTER && one.leads && one.members.len() == 3)
+    };
+    wait_until("all three vote", || three.servers.iter().any(|server| has_three_votes(server)));
+    three.stop(2);
+    let why = ask(&three.servers[0], detach()).unwrap_err();
+    assert!(why.contains("only 1 of the 3 replicas of the cluster map"), "{why}");
+    assert!(three.servers[0].context.view.map().nodes.contains_key(&NodeId(2)));
+    three.servers.push(serve(&third));
+    wait_until("the third replica is back", || ask(&three.servers[0], detach()).is_ok());
+    let set = AdminRequest::IssueToken { hours: 1 };
+    wait_until("the rest decides", || ask(&three.servers[0], set.clone()).is_ok());
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}

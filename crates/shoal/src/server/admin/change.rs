@@ -21,7 +21,7 @@ impl ServerContext {
         let map = self.view.map();
         let id = |name: &str| names::volume(&map, name).map(|(id, _)| id);
         let command = match request {
-            R::Detach { host, force } => Command::Detach { node: names::node(&map, &host)?, force },
+            R::Detach { host, force } => self.detachment(names::node(&map, &host)?, force)?,
             R::CreateVolume { name, replica, bricks, arbiters, shards, force } => {
                 let arbiters: Result<Vec<_>, _> =
                     arbiters.iter().map(|host| names::node(&map, host)).collect();

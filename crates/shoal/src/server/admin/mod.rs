@@ -4,6 +4,8 @@
 //!
 //! - [`change`]: changes of the configuration;
 //!
+//! - [`detach`]: whether a node can be detached;
+//!
 //! - [`show`]: configuration and health;
 //!
 //! - [`blocks`]: healing, rebalancing, and removing bricks;
@@ -17,6 +19,7 @@
 mod activity;
 mod blocks;
 mod change;
+mod detach;
 mod insight;
 mod names;
 mod schemes;
