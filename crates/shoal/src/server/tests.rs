@@ -9,10 +9,10 @@ use crate::admin::{
     WebListen,
 };
 use bytes::Bytes;
-use shoal_client::{Client, Options};
+use shoal_client::{Caller, Client, Options, Wait};
 use shoal_cluster::{Bricks, CopyRequest, CopyTask, ReplicatedBlocks};
 use shoal_net::Lane;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, ReplicaId};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, InodeId, NodeId, ReplicaId};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -561,5 +561,43 @@ fn node_is_not_detached_while_its_groups_have_no_majority_without_it() {
     wait_until("the third replica is back", || ask(&three.servers[0], detach()).is_ok());
     let set = AdminRequest::IssueToken { hours: 1 };
     wait_until("the rest decides", || ask(&three.servers[0], set.clone()).is_ok());
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn only_copy_of_a_block_is_not_given_up_with_a_replaced_brick_that_is_not_served() {
+    let mut three = three();
+    let (name, arbiters) = ("web".to_owned(), Vec::new());
+    let bricks = vec![three.brick(3)];
+    let create = AdminRequest::CreateVolume { name, replica: 1, bricks, arbiters, shards: None, force: true };
+    assert_eq!(ask(&three.servers[0], create), Ok(AdminAnswer::Done));
+    let start = AdminRequest::StartVolume { name: "web".into() };
+    assert_eq!(ask(&three.servers[0], start), Ok(AdminAnswer::Done));
+    let view = three.servers[0].context.view.clone();
+    let (volume, _) = view.map().volume("web").unwrap();
+    let replicas = Arc::new(VolumeReplicas { view: view.clone(), volume, requests: Arc::default() });
+    let client = Client::open_replicated(replicas, ReplicatedBlocks::new(volume, view), Options::default());
+    let (client, wait) = (client.unwrap(), Wait::Allowed);
+    let caller = Caller { uid: 0, gid: 0, umask: 0 };
+    let file = client.create(wait, &caller, InodeId::ROOT, b"file", 0o100_600, 0).unwrap().ino;
+    client.write(wait, file, 0, &[7; 1 << 20], false).unwrap();
+    client.fsync(file).unwrap();
+    client.close().unwrap();
+
+    let new = BrickName { host: "node1".into(), path: three.temp.path().join("brick4") };
+    let old = three.brick(3);
+    let replace = |force| {
+        let (name, old, new) = ("web".into(), old.clone(), new.clone());
+        AdminRequest::ReplaceBrick { name, old, new, force }
+    };
+    three.stop(2);
+    let why = ask(&three.servers[0], replace(false)).unwrap_err();
+    assert!(why.contains("1 blocks") && why.contains("force"), "{why}");
+    assert_eq!(three.servers[0].context.view.map().bricks.len(), 1);
+    three.servers.push(serve(&three.temp.path().join("data3")));
+    // It is not served yet at this moment, and holds the only copy.
+    assert_eq!(ask(&three.servers[0], replace(false)), Ok(AdminAnswer::Done));
+    let state = |server: &Server| server.context.view.map().bricks.values().next().map(|brick| brick.state);
+    assert_ne!(state(&three.servers[0]), Some(shoal_cluster::BrickState::Gone));
     three.servers.iter().for_each(|server| server.stop().unwrap());
 }

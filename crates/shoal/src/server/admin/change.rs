@@ -6,7 +6,7 @@ use super::super::execute::retry;
 use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
-use crate::limits::NODE_REPLY_WAIT_MAX;
+use crate::limits::{COUNT_PATIENCE, LEADER_PATIENCE, NODE_REPLY_WAIT_MAX};
 use shoal_cluster::options::OP_VERSION;
 use shoal_cluster::{Command, Outcome, Shards, Tolerance};
 use shoal_net::{Authority, Role};
@@ -169,10 +169,18 @@ impl ServerContext {
         let map = self.view.map();
         let (volume, _) = names::volume(&map, name)?;
         let (id, brick) = names::brick(&map, volume, old)?;
-        let reports = self.gather(false);
-        let online = reports.get(&brick.node).is_some_and(|report| {
-            report.bricks.iter().any(|brick| brick.id == id && brick.offline.is_none())
-        });
+        let is_served = || {
+            let reports = self.gather(false);
+            let mut bricks = reports.get(&brick.node).into_iter().flat_map(|report| &report.bricks);
+            let serves = bricks.any(|brick| brick.id == id && brick.offline.is_none());
+            serves.then_some(()).ok_or_else(String::new)
+        };
+        // Its server may just be starting, or its answer may be late. Meanwhile the volume's leader notices,
+        // too, that a brick does not answer.
+        let online = retry(LEADER_PATIENCE, is_served).is_ok();
+        if !online && !force {
+            self.check_readable(name, volume, old)?;
+        }
         let places = self.checked_places(std::slice::from_ref(new), force, note)?;
         let place = places.into_iter().next().ok_or("name the new brick, as HOST:/PATH")?;
         note(match online {
@@ -184,6 +192,24 @@ impl ServerContext {
             }
         });
         Ok(Command::ReplaceBrick { volume, old: id, new: place, gone: !online })
+    }
+
+    /// Fails if there are blocks that cannot be read without the bricks that are away now. One of them,
+    /// `old`, would be given up.
+    fn check_readable(&self, name: &str, volume: GroupId, old: &BrickName) -> Result<(), String> {
+        let count = || self.request_from_leader(volume, &NodeRequest::Losses { volume }, COUNT_PATIENCE);
+        let losses = match retry(LEADER_PATIENCE, count)? {
+            (_, NodeReply::Losses(losses)) => losses,
+            (node, other) => return Err(format!("{node}: unexpected answer: {other:?}")),
+        };
+        let unreadable = losses.classes.iter().filter(|class| class.survives.is_none());
+        match unreadable.map(|class| class.blocks).sum() {
+            0 => Ok(()),
+            blocks => Err(format!(
+                "{old} is not served, and {blocks} blocks of volume {name} cannot be read from other bricks: bring it back \
+                 first. `force` gives up what is on no other brick"
+            )),
+        }
     }
 
     /// Lets machines join.
