@@ -20,7 +20,9 @@ impl Brick {
                 Ok(()) => {
                     touched.insert(Run::of(id));
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    first_failure = first_failure.and(self.blocks.check_there());
+                }
                 Err(error) => first_failure = first_failure.and(Err(refused(&path)(error))),
             }
             self.blocks.headers.remove(id);

@@ -55,6 +55,16 @@ impl BlockReader {
         place(&self.layout.marker()).is_ok_and(|found| found == self.marker)
     }
 
+    /// Fails if the brick is not in its directory any more. What is not found then is not missing: its disk
+    /// may be mounted again.
+    pub(crate) fn check_there(&self) -> Result<(), BlockError> {
+        if self.is_there() {
+            return Ok(());
+        }
+        let cause = "the brick is not there any more: was its disk unmounted?".to_owned();
+        Err(BlockError::Io { what: self.layout.root.display().to_string(), cause })
+    }
+
     /// Reads `len` bytes of a block from `offset` on, checked against its checksums.
     pub fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         let path = self.layout.block(id);
@@ -118,7 +128,7 @@ impl BlockReader {
         self.disk.open(path).map_err(|error| {
             let stranger = || std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
             if error.kind() == ErrorKind::NotFound {
-                BlockError::Missing(id)
+                self.check_there().err().unwrap_or(BlockError::Missing(id))
             } else if stranger() {
                 BlockError::Corrupt { id, what: format!("{} is not a file", path.display()) }
             } else {

@@ -14,6 +14,7 @@ impl Brick {
     /// Reads no more directories than it takes to fill the page, and of those none before the place where it
     /// begins.
     pub(crate) fn list_from(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.blocks.check_there()?;
         let mut runs = self.runs_of(from.session)?;
         runs.retain(|run| *run >= Run::of(from));
         let mut blocks = Vec::new();
@@ -60,6 +61,7 @@ impl Brick {
 
     /// Sessions that have a directory, in order.
     pub(crate) fn session_directories(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.blocks.check_there()?;
         entries(&self.blocks.layout.blocks, session_of)
     }
 

@@ -72,6 +72,27 @@ fn a_truncated_block_whose_header_is_remembered_never_yields_data() {
 }
 
 #[test]
+fn brick_whose_disk_was_unmounted_misses_no_block_and_is_not_empty() {
+    let temp = tempfile::tempdir().unwrap();
+    let (dir, away) = (temp.path().join("brick"), temp.path().join("away"));
+    Brick::format(&dir).unwrap();
+    let brick = Brick::open(&dir).unwrap();
+    let (block, data) = (id(1, 1), bytes(1, 5000));
+    brick.put(block, std::slice::from_ref(&data)).unwrap();
+    brick.seal(true);
+    std::fs::rename(&dir, &away).unwrap();
+    let is_refused = |outcome: Result<(), BlockError>| matches!(outcome, Err(BlockError::Io { .. }));
+    assert!(is_refused(brick.get(block, 0, 5000).map(drop)), "the copy counts still");
+    assert!(is_refused(brick.is_cleared().map(drop)), "a drained brick is not removed");
+    assert!(is_refused(brick.sessions().map(drop)) && is_refused(brick.list(block).map(drop)));
+    assert!(is_refused(brick.delete(&[block])), "the block is still to be deleted");
+    std::fs::rename(&away, &dir).unwrap();
+    assert_eq!((brick.get(block, 0, 5000), brick.is_cleared()), (Ok(data), Ok(false)));
+    brick.delete(&[block]).unwrap();
+    assert_eq!(brick.get(block, 0, 1), Err(BlockError::Missing(block)));
+}
+
+#[test]
 fn damage_in_one_chunk_leaves_the_others_readable() {
     let fixture = Fixture::new();
     let (block, data) = (id(1, 1), bytes(1, 300_000));
