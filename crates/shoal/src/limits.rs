@@ -179,6 +179,11 @@ pub const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
 pub const EXECUTE_PAUSE: Duration = Duration::from_millis(150);
 /// Interval at which a node compares what it runs with the map; it also does so whenever the map changes.
 pub const MANAGE_EVERY: Duration = Duration::from_millis(300);
+/// A disk is waited for so long when it is asked for its free room. Shorter than [`REPORT_PATIENCE`]: the
+/// other bricks of the node are reported.
+pub const ROOM_PATIENCE: Duration = Duration::from_secs(1);
+/// A disk that has not answered for so long is shown as one that hangs.
+pub const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which opening a brick or replica is retried: a disk may have been mounted meanwhile.
 pub const REOPEN_AFTER: Duration = Duration::from_secs(5);
 /// Least time for which a removed replica is kept, so that its group reaches it while it is removed.

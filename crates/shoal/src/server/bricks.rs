@@ -9,6 +9,7 @@ use super::calls::{BrickReport, Disk};
 use super::cluster_view::ClusterView;
 use super::disks::check_room;
 use super::node_dir::NodeDir;
+use super::room::RoomProbe;
 use super::statistics::volume_name;
 use crate::control::BrickStatistics;
 use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
@@ -43,12 +44,14 @@ pub struct LocalBricks {
     dir: Arc<NodeDir>,
     view: Arc<ClusterView>,
     slots: Mutex<BTreeMap<BrickId, Slot>>,
+    /// The room on the disks of bricks that were served.
+    rooms: Mutex<BTreeMap<BrickId, Arc<RoomProbe>>>,
 }
 
 impl LocalBricks {
     /// No brick is open.
     pub fn new(dir: Arc<NodeDir>, view: Arc<ClusterView>) -> Arc<LocalBricks> {
-        Arc::new(LocalBricks { dir, view, slots: Mutex::default() })
+        Arc::new(LocalBricks { dir, view, slots: Mutex::default(), rooms: Mutex::default() })
     }
 
     /// Opens the bricks that the map places here, and closes all others.
@@ -66,6 +69,7 @@ impl LocalBricks {
             }
             stays
         });
+        self.rooms.lock().retain(|id, _| slots.contains_key(id));
         self.seal(&slots);
         for (id, slot) in &*slots {
             if let (Slot::Serving(_, _, Some(scrubber)), Some(brick)) = (slot, map.bricks.get(id)) {
@@ -167,14 +171,16 @@ impl LocalBricks {
         let here = map.bricks.iter().filter(|(_, brick)| {
             brick.volume == volume && brick.node == self.dir.node() && brick.state != BrickState::Gone
         });
+        let hangs = |id: &BrickId| self.rooms.lock().get(id).is_some_and(|probe| probe.hangs());
         let disk = |(id, brick): (&BrickId, &shoal_cluster::Brick)| {
-            let mount = mounts::containing(&brick.path).ok().flatten();
+            // A disk that hangs would keep this thread.
+            let path = Some(&brick.path).filter(|_| !hangs(id));
+            let mount = path.and_then(|path| mounts::containing(path).ok().flatten());
+            let stat = path.and_then(|path| nix::sys::statvfs::statvfs(path).ok());
             Disk {
                 id: *id,
                 mount: mount.map(|mount| (mount.kind, mount.source.display().to_string())),
-                inodes: nix::sys::statvfs::statvfs(&brick.path)
-                    .ok()
-                    .map(|stat| (stat.files(), stat.files_free())),
+                inodes: stat.map(|stat| (stat.files(), stat.files_free())),
                 scrub: match self.slots.lock().get(id) {
                     Some(Slot::Serving(_, _, Some(scrubber))) => Some(scrubber.report()),
                     _ => None,
@@ -213,7 +219,10 @@ impl LocalBricks {
             slots.iter().map(|(id, slot)| (*id, look(slot))).collect()
         };
         let report = |(id, brick): (BrickId, Result<Arc<Brick>, String>)| {
-            let room = brick.and_then(|brick| brick.statfs().map_err(|error| error.to_string()));
+            let room = brick.and_then(|brick| {
+                let probe = self.rooms.lock().entry(id).or_default().clone();
+                probe.room(move || brick.statfs().map_err(|error| error.to_string()))
+            });
             match room {
                 Ok(room) => BrickReport {
                     id,

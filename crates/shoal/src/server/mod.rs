@@ -47,6 +47,7 @@ mod polling;
 mod reporter;
 mod reports;
 mod retired;
+mod room;
 mod rounds;
 mod sessions;
 mod setup;
