@@ -26,7 +26,8 @@ use shoal_net::Fence;
 use shoal_runtime::durable;
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, File};
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, DirEntry, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -190,19 +191,35 @@ pub fn refuse_member(path: &Path) -> anyhow::Result<()> {
 const LEFT_FILES: [&str; 3] = ["map", "map.new", "node.json.new"];
 const LEFT_DIRECTORIES: [&str; 2] = ["tls", "cluster"];
 
+/// Whether this is in a directory because a creation was interrupted, and not something else of that name.
+fn is_left(path: &Path, name: &OsStr) -> bool {
+    let has_only = |part: &str, is_ours: fn(&str) -> bool| {
+        let is_ours = |entry: std::io::Result<DirEntry>| {
+            entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_ours))
+        };
+        std::fs::read_dir(path.join(part)).is_ok_and(|mut entries| entries.all(is_ours))
+    };
+    match name.to_str() {
+        Some("lock" | "lost+found") => true,
+        Some("tls") => has_only("tls", |file| {
+            ["ca.pem", "cert.pem", "key.pem"].contains(&file.strip_suffix(".new").unwrap_or(file))
+        }),
+        Some("cluster") => has_only("cluster", |replica| replica.parse::<u64>().is_ok()),
+        // They are written last.
+        Some(file) => LEFT_FILES.contains(&file) && path.join("tls").is_dir(),
+        None => false,
+    }
+}
+
 /// Prepares a directory for a new server: creates it if necessary, and refuses one that is not empty. It is a
 /// server's directory from [`NodeDir::create`] on.
 pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
     let shown = path.display();
     refuse_member(path)?;
     DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| shown.to_string())?;
-    let ours = |name: &std::ffi::OsStr| {
-        let kept = ["lock", "lost+found"];
-        kept.iter().chain(&LEFT_FILES).chain(&LEFT_DIRECTORIES).any(|one| name == *one)
-    };
     for entry in std::fs::read_dir(path).with_context(|| shown.to_string())? {
         let name = entry?.file_name();
-        if !ours(&name) {
+        if !is_left(path, &name) {
             bail!("{shown} has files of something else in it ({name:?}): choose a new or empty directory");
         }
     }
@@ -575,6 +592,16 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("letter.txt"), "").unwrap();
         assert!(prepare(temp.path()).is_err_and(|error| error.to_string().contains("letter.txt")));
+        std::fs::remove_file(temp.path().join("letter.txt")).unwrap();
+        for theirs in ["tls/server.key", "cluster/data.db", "map"] {
+            let file = temp.path().join(theirs);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            assert!(prepare(temp.path()).is_err() && file.exists(), "{theirs}");
+            if let Some(part) = file.parent().filter(|part| *part != temp.path()) {
+                std::fs::remove_dir_all(part).unwrap();
+            }
+        }
         let path = prepare(&temp.path().join("data")).unwrap();
         drop(NodeDir::create(&path, identity(), b"map").unwrap());
         assert!(prepare(&path).is_err_and(|error| error.to_string().contains("already")));
