@@ -5,6 +5,7 @@ use crate::admin::{AdminAnswer, AdminRequest, CredentialsReport, render};
 use crate::limits::CREDENTIALS_DEFAULT;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use shoal_runtime::durable;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -96,17 +97,23 @@ fn check_free(dir: &Path) -> anyhow::Result<()> {
 
 fn write(dir: &Path, credentials: &CredentialsReport) -> anyhow::Result<()> {
     let texts = [&credentials.authority, &credentials.certificate, &credentials.key];
-    for (name, text) in FILES.iter().zip(texts) {
+    let mut made = Vec::new();
+    let written = FILES.iter().zip(texts).try_for_each(|(name, text)| {
         let path = dir.join(name);
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .and_then(|mut file: File| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .with_context(|| path.display().to_string())?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let written = file.and_then(|mut file: File| {
+            made.push(path.clone());
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.with_context(|| path.display().to_string())
+    });
+    if written.is_err() {
+        // As on a full disk: the next attempt may use the directory.
+        made.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
-    Ok(())
+    written?;
+    durable::sync_dir(dir).with_context(|| dir.display().to_string())
 }
 
 #[cfg(test)]
@@ -134,5 +141,11 @@ mod tests {
         }
         assert!(check_free(&dir).unwrap_err().to_string().contains("--out"));
         assert!(write(&dir, &credentials).is_err());
+        let half = temp.path().join("half");
+        check_free(&half).unwrap();
+        std::fs::write(half.join("key.pem"), "another one's").unwrap();
+        assert!(write(&half, &credentials).is_err());
+        assert!(!half.join("ca.pem").exists(), "the next attempt finds the directory free");
+        assert_eq!(std::fs::read_to_string(half.join("key.pem")).unwrap(), "another one's");
     }
 }
