@@ -46,7 +46,8 @@ fn by_layout(kind: &str, layout: &str) -> Result<Redundancy, String> {
     let wrong = || format!("`Number of Bricks: {layout}` is not understood");
     let sets = layout.split('=').next().unwrap_or_default();
     let set = sets.split_once('x').map_or(sets, |(_, set)| set).trim().trim_matches(['(', ')']);
-    let numbers: Result<Vec<usize>, _> = set.split('+').map(|word| word.trim().parse::<usize>()).collect();
+    let number = |word: &str| word.trim().parse::<u32>().map(|number| number as usize);
+    let numbers: Result<Vec<usize>, _> = set.split('+').map(number).collect();
     match (kind, &numbers.map_err(|_| wrong())?[..]) {
         ("Distribute", _) => Ok(Redundancy::Copies { all: 1, arbiters: 0 }),
         ("Replicate" | "Distributed-Replicate", [copies]) => {

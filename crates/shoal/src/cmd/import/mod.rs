@@ -141,7 +141,7 @@ fn read(file: &Path, host: &str) -> anyhow::Result<Plan> {
     } else {
         volfile::parse(&text).and_then(|all| plan::of_translators(&all, host))
     };
-    plan.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
+    plan.and_then(Plan::checked).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
 }
 
 impl Volfile {
@@ -201,6 +201,17 @@ mod tests {
         assert!(made.report.contains("not needed"), "{}", made.report);
         let error = read(Path::new("/no/such/file"), "h").expect_err("it is not there");
         assert!(error.to_string().contains("/no/such/file"));
+        for (kind, layout) in [
+            ("Replicate", "1 x (0 + 3) = 3"),
+            ("Disperse", "1 x (0 + 3) = 3"),
+            ("Replicate", "1 x (18446744073709551615 + 2) = 1"),
+        ] {
+            let text = format!("Volume Name: web\nType: {kind}\nNumber of Bricks: {layout}\nBrick1: n1:/a\n");
+            fs::write(&file, text).expect("written");
+            assert!(read(&file, "h").is_err(), "{kind} {layout}");
+        }
+        fs::write(&file, "replica_count=2\narbiter_count=3\nbrick-0=n1:-a\n").expect("written");
+        assert!(read(&file, "h").is_err(), "there are fewer than no copies");
         fs::write(&file, "nonsense").expect("written");
         assert!(format!("{:#}", read(&file, "h").expect_err("nonsense")).contains("line 1"));
     }

@@ -39,6 +39,21 @@ pub struct Plan {
     pub notes: Vec<(String, String)>,
 }
 
+impl Plan {
+    /// Refuses numbers that no volume has.
+    pub fn checked(self) -> Result<Plan, String> {
+        match self.redundancy {
+            Redundancy::Copies { all, arbiters } if arbiters >= all => {
+                Err(format!("{arbiters} of {all} copies would be arbiters"))
+            }
+            Redundancy::Shards { all, parity } if parity >= all => {
+                Err(format!("{parity} of {all} shards would be redundant"))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
 /// Translators by kind, and what becomes of them. Those that combine bricks are not here.
 const TRANSLATORS: &[(&str, &str)] = &[
     ("cluster/distribute", "blocks are spread over all bricks by their sizes"),
