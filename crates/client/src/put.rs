@@ -1,4 +1,7 @@
 //! Stores the blocks of a session on bricks, and deletes those that no operation will name.
+//!
+//! Blocks are deleted by a thread of its own: a deletion waits for each brick that has a copy, and a brick
+//! that hangs must not delay stores on others.
 
 use crate::backoff::Backoff;
 use crate::context::Context;
@@ -16,26 +19,35 @@ use std::sync::Arc;
 pub(crate) struct BlockWriter {
     context: Arc<Context>,
     /// Gone when the session ends.
-    tasks: Mutex<Option<Sender<BlockTask>>>,
+    tasks: Mutex<Option<Queues<Sender<BlockTask>>>>,
+}
+
+/// One end of both queues.
+pub(crate) struct Queues<E> {
+    stores: E,
+    discards: E,
 }
 
 impl BlockWriter {
-    pub(crate) fn new(context: &Arc<Context>) -> (BlockWriter, Receiver<BlockTask>) {
-        // Bounded by the window of uncommitted bytes, not by the channel.
-        let (tasks, todo) = channel::unbounded();
-        (BlockWriter { context: context.clone(), tasks: Mutex::new(Some(tasks)) }, todo)
+    pub(crate) fn new(context: &Arc<Context>) -> (BlockWriter, Queues<Receiver<BlockTask>>) {
+        // Bounded by the window of uncommitted bytes, not by the channel. A deletion is some bytes of memory.
+        let ((stores, to_store), (discards, to_discard)) = (channel::unbounded(), channel::unbounded());
+        let tasks = Mutex::new(Some(Queues { stores, discards }));
+        let todo = Queues { stores: to_store, discards: to_discard };
+        (BlockWriter { context: context.clone(), tasks }, todo)
     }
 
-    /// Starts the threads that store blocks.
+    /// Starts the threads that store blocks, and the one that deletes them.
     pub(crate) fn start(
         self: &Arc<BlockWriter>,
-        todo: &Receiver<BlockTask>,
+        todo: &Queues<Receiver<BlockTask>>,
     ) -> impl Iterator<Item = JoinHandle<()>> {
-        (0..PUT_THREADS).map(move |n| {
+        let stores = (0..PUT_THREADS).map(|n| (format!("shoal-put-{n}"), &todo.stores));
+        let discards = std::iter::once(("shoal-discard".to_owned(), &todo.discards));
+        stores.chain(discards).map(move |(name, todo)| {
             let (writer, todo) = (Arc::clone(self), todo.clone());
             let run = move || todo.iter().for_each(|task| writer.run_one(task));
-            let thread = Builder::new().name(format!("shoal-put-{n}"));
-            thread.spawn(run).expect("the system has room for a thread")
+            Builder::new().name(name).spawn(run).expect("the system has room for a thread")
         })
     }
 
@@ -52,8 +64,9 @@ impl BlockWriter {
         let tasks = self.tasks.lock();
         let Some(tasks) = &*tasks else { return };
         for task in todo {
+            let queue = if let BlockTask::Discard(_) = task { &tasks.discards } else { &tasks.stores };
             // The receivers live as long as the sender does.
-            let _ = tasks.send(task);
+            let _ = queue.send(task);
         }
     }
 
@@ -69,7 +82,7 @@ impl BlockWriter {
     }
 
     fn store(&self, id: BlockId, ino: InodeId, parts: &[Bytes]) {
-        let wanted = match self.put(id, ino, parts) {
+        let (wanted, alive) = match self.put(id, ino, parts) {
             Ok(group) => {
                 self.context.groups.stored(id, group);
                 let mut state = self.context.state.lock();
@@ -77,7 +90,8 @@ impl BlockWriter {
                 state.count_memory();
                 // In an ended session no batch will name it. The servers may have swept that session's blocks
                 // before this one was stored.
-                wanted && state.core.alive().is_ok()
+                let alive = state.core.alive().is_ok();
+                (wanted && alive, alive)
             }
             Err(error) => {
                 let core = &mut self.context.state.lock().core;
@@ -86,12 +100,15 @@ impl BlockWriter {
                     core.kill(if matches!(error, BlockError::Full) { Errno::ENOSPC } else { Errno::EIO });
                     self.context.ending.notify_all();
                 }
-                true
+                (true, false)
             }
         };
         self.context.changed.notify_all();
-        if !wanted {
-            self.discard(id);
+        match wanted {
+            true => {}
+            false if alive => self.run(vec![BlockTask::Discard(id)]),
+            // Nothing is queued any more.
+            false => self.discard(id),
         }
     }
 

@@ -2,10 +2,11 @@
 
 mod support;
 
-use shoal_client::{Caller, Failure, Fallocate, Wait};
+use shoal_client::{Caller, Failure, Fallocate, Options, Wait};
 use shoal_namespace::{Op, RenameFlags, SetAttr};
 use shoal_types::{Errno, Extent, InodeFlags, InodeId, Timestamp};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use support::World;
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -298,6 +299,31 @@ fn a_block_that_cannot_be_stored_fails_the_fsync_and_is_never_named() {
     client.write(WAIT, file.ino, 0, &vec![1; 100_000], false).unwrap();
     assert_eq!(client.fsync(file.ino), Err(Errno::EIO));
     assert_eq!(world.group.applied.lock().len(), 0);
+}
+
+#[test]
+fn deletion_of_a_block_that_hangs_does_not_delay_stores() {
+    // More than there are threads that store blocks.
+    const FILES: u8 = 10;
+    let world = World::new();
+    let client = world.mount_with(Options { journal_age_max: Duration::from_secs(60), ..Options::default() });
+    let stored =
+        || client.stats().iter().find(|stat| stat.name == "blocks_put_total").expect("counted").value;
+    world.bricks.hangs.store(true, Ordering::SeqCst);
+    let are_stored = (1..=FILES).all(|n| {
+        let ino = client.create(WAIT, &ROOT, InodeId::ROOT, &[n + b'a'], 0o100644, 0).expect("made").ino;
+        client.write(WAIT, ino, 0, &vec![n; 4 << 20], false).expect("written");
+        let begun = Instant::now();
+        while stored() < n.into() && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        client.unlink(WAIT, InodeId::ROOT, &[n + b'a']).expect("removed");
+        client.forget(ino, 1);
+        stored() == n.into()
+    });
+    world.bricks.hangs.store(false, Ordering::SeqCst);
+    assert!(are_stored, "{} blocks are stored", stored());
+    client.close().expect("closed");
 }
 
 #[test]

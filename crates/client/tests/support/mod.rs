@@ -226,6 +226,8 @@ pub struct Bricks {
     pub blocks: Mutex<HashMap<BlockId, Bytes>>,
     /// Every put fails while this is set.
     pub broken: AtomicBool,
+    /// No deletion returns while this is set.
+    pub hangs: AtomicBool,
     /// Blocks of which something was read.
     pub read: Mutex<HashSet<BlockId>>,
 }
@@ -247,6 +249,9 @@ impl BlockService for Bricks {
         Ok(block.slice(offset as usize..(offset + len) as usize))
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        while self.hangs.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let mut blocks = self.blocks.lock();
         ids.iter().for_each(|id| drop(blocks.remove(id)));
         Ok(())
