@@ -210,7 +210,7 @@ impl Core {
             offset,
             len,
             content: Some(content),
-            size_min: end,
+            size_min: offset + len,
             time: now,
             clear_setid,
             declare,
@@ -520,7 +520,27 @@ fn block_room(start: u64, filled: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::{core, make_file};
     use super::*;
+    use crate::limits::BATCH_BLOCK_BYTES_MAX;
+    use shoal_types::Name;
+
+    #[test]
+    fn batch_that_ends_within_a_write_leaves_no_hole_for_the_rest() {
+        let (mut core, name) = (core(), Name::try_from("file").expect("a name"));
+        core.room = u64::MAX / 2;
+        let ino = make_file(&mut core, InodeId::ROOT, &name);
+        let (data, now) = (Bytes::from(vec![7; 1 << 20]), Timestamp::default());
+        let mut at = 0;
+        while at <= BATCH_BLOCK_BYTES_MAX {
+            let len = if at == 0 { 1000 } else { data.len() };
+            core.write(ino, at, &data.slice(..len), false, now).expect("nothing is needed");
+            at += len as u64;
+        }
+        let sealed = core.journal.take_sealed().expect("its blocks are as many as a batch may have");
+        let size = |op: &Op| if let Op::Write { size_min, .. } = op { Some(*size_min) } else { None };
+        assert_eq!(sealed.ops.iter().filter_map(size).max(), Some(BATCH_BLOCK_BYTES_MAX));
+    }
 
     #[test]
     fn blocks_end_at_multiples_of_the_block_size() {
