@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Threads that read requests from the kernel, unless the machine has fewer cores. They answer requests from
 /// memory in microseconds: more threads than cores would only take turns.
 pub const READER_THREADS_MAX: usize = 8;
-/// Threads for requests that must wait for a disk or a server: this many for reads, and as many for changes.
-/// Waiting costs no core.
+/// Threads for requests that must wait for a disk or a server: this many for reads of metadata, as many for
+/// content, and as many for changes. Waiting costs no core.
 pub const SLOW_THREADS: usize = 32;
 /// Threads for fsync and other requests about the volume as a whole. All calls that wait at once share one
 /// group commit.

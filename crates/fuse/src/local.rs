@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Options of a local mount.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalOptions {
-    /// Threads for requests that have to wait: this many for reads, and as many for changes.
+    /// Threads for requests that have to wait: this many for reads of metadata, as many for content, and as
+    /// many for changes.
     pub slow_threads: usize,
     /// Largest read or write request, in bytes.
     pub request_bytes_max: u32,

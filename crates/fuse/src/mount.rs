@@ -42,7 +42,8 @@ pub struct MountOptions {
     pub transport: Transport,
     /// Threads that read requests from `/dev/fuse`, if they do not come over io_uring.
     pub readers: usize,
-    /// Threads for requests that have to wait: this many for reads, and as many for changes.
+    /// Threads for requests that have to wait: this many for reads of metadata, as many for content, and as
+    /// many for changes.
     pub slow_threads: usize,
     /// Largest read or write request, in bytes: at most [`limits::REQUEST_BYTES_MAX`].
     pub request_bytes_max: u32,

@@ -22,8 +22,11 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// The lanes, by what a request may have to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lane {
-    /// Servers and bricks, but never for other clients' invalidations.
+    /// Servers, but never for other clients' invalidations.
     Read,
+    /// Servers and bricks, for content of files, but never for other clients' invalidations. A brick may be
+    /// away for any time, so these requests must not take the threads of the others.
+    Content,
     /// Servers, bricks and other clients.
     Change,
     /// All earlier changes.
@@ -58,6 +61,7 @@ impl Lane {
             Op::Setxattr | Op::Removexattr | Op::Ioctl => Lane::Change,
             // Waits for dirty pages to be written back, which are changes.
             Op::Lseek => Lane::Change,
+            Op::Read => Lane::Content,
             Op::Fsync | Op::Fsyncdir | Op::Statfs => Lane::Sync,
             Op::Getlk | Op::Setlk | Op::Setlkw | Op::Flush | Op::Release => Lane::Lock,
             _ => Lane::Read,
@@ -68,6 +72,7 @@ impl Lane {
 /// The threads of all lanes.
 pub(crate) struct Lanes {
     reads: SlowPool,
+    contents: SlowPool,
     changes: SlowPool,
     syncs: SlowPool,
     locks: SlowPool,
@@ -75,10 +80,12 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Starts `threads` threads for reads and as many for changes, and `lock_threads` for locks.
+    /// Starts `threads` threads for reads of metadata, as many for content and as many for changes, and
+    /// `lock_threads` for locks.
     pub(crate) fn start(threads: usize, lock_threads: usize) -> io::Result<Lanes> {
         Ok(Lanes {
             reads: SlowPool::start("read", threads)?,
+            contents: SlowPool::start("content", threads)?,
             changes: SlowPool::start("change", threads)?,
             syncs: SlowPool::start("sync", SYNC_THREADS.min(threads))?,
             locks: SlowPool::start("lock", lock_threads)?,
@@ -89,6 +96,7 @@ impl Lanes {
     fn of(&self, lane: Lane) -> &SlowPool {
         match lane {
             Lane::Read => &self.reads,
+            Lane::Content => &self.contents,
             Lane::Change => &self.changes,
             Lane::Sync => &self.syncs,
             Lane::Lock => &self.locks,
@@ -106,29 +114,28 @@ impl Lanes {
         self.of(lane).submit(job);
     }
 
-    /// Lets a read continue as a change.
+    /// Lets a read of content continue as a change.
     pub(crate) fn changes(&self) -> Changes {
         Changes(self.changes.queue.clone())
     }
 
     /// Reports how many jobs wait.
     pub(crate) fn gauge(&self) -> Gauge {
-        Gauge(
-            [&self.reads, &self.changes, &self.syncs, &self.locks, &self.sizes].map(|pool| pool.jobs.clone()),
-        )
+        let Lanes { reads, contents, changes, syncs, locks, sizes } = self;
+        Gauge([reads, contents, changes, syncs, locks, sizes].map(|pool| pool.jobs.clone()))
     }
 
     /// Finishes all jobs and stops. Calls `hurry` if that takes long.
     pub(crate) fn drain(&mut self, hurry: impl Fn()) {
-        let pools = [&mut self.sizes, &mut self.reads, &mut self.changes, &mut self.syncs, &mut self.locks];
-        for pool in pools {
+        let Lanes { reads, contents, changes, syncs, locks, sizes } = self;
+        for pool in [sizes, reads, contents, changes, syncs, locks] {
             pool.drain(&hurry);
         }
     }
 }
 
-/// The queue of changes, for reads that continue there: see [`Lanes::changes`]. Jobs of reads own these, so
-/// the queue of reads is drained first.
+/// The queue of changes, for reads of content that continue there: see [`Lanes::changes`]. Jobs of these
+/// reads own it, so their queue is drained first.
 pub(crate) struct Changes(Option<Sender<Job>>);
 
 impl Changes {
@@ -151,7 +158,7 @@ struct SlowPool {
 }
 
 /// The number of waiting jobs: see [`Lanes::gauge`].
-pub(crate) struct Gauge([Receiver<Job>; 5]);
+pub(crate) struct Gauge([Receiver<Job>; 6]);
 
 impl Gauge {
     pub(crate) fn waiting(&self) -> usize {

@@ -226,6 +226,8 @@ pub struct Bricks {
     pub blocks: Mutex<HashMap<BlockId, Bytes>>,
     /// Every put fails while this is set.
     pub broken: AtomicBool,
+    /// No get is answered while this is set.
+    pub away: AtomicBool,
     /// No deletion returns while this is set.
     pub hangs: AtomicBool,
     /// Blocks of which something was read.
@@ -243,6 +245,9 @@ impl BlockService for Bricks {
         }
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(BlockError::Unreachable("away".into()));
+        }
         self.read.lock().insert(id);
         let blocks = self.blocks.lock();
         let block = blocks.get(&id).ok_or(BlockError::Missing(id))?;

@@ -63,7 +63,7 @@ impl Pending<'_, ReplyWrite> {
             };
             changes.submit(waiting.job(call, answer));
         };
-        dispatcher.submit(Lane::Read, Box::new(job));
+        dispatcher.submit(Lane::Content, Box::new(job));
     }
 }
 

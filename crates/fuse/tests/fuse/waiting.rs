@@ -9,6 +9,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A mount of so many directories that are not cached, whose servers do not answer until the gate is opened.
@@ -121,6 +123,39 @@ fn waiting_requests_delay_no_other_and_are_answered_however_many_they_are() {
     });
     assert!(queued + THREADS >= WAITING, "{queued} wait, and the others of {WAITING} were not taken");
     assert!(wrote < PROMPT && opened.elapsed() < PROMPT, "{wrote:?}, {:?}", opened.elapsed());
+}
+
+#[test]
+fn reads_that_wait_for_bricks_do_not_delay_a_listing() {
+    const THREADS: usize = 2;
+    let volume = Volume::mount();
+    for n in 0..THREADS {
+        fs::write(volume.path(&n.to_string()), pattern(300_000)).expect("written");
+    }
+    fs::create_dir(volume.path("dir")).expect("new");
+    let options = MountOptions { slow_threads: THREADS, ..MountOptions::default() };
+    let volume = Volume::mount_world(volume.end(), options);
+    let away = &volume.world.bricks.away;
+    away.store(true, SeqCst);
+    let listed = std::thread::scope(|scope| {
+        for n in 0..THREADS {
+            let path = volume.path(&n.to_string());
+            scope.spawn(move || assert!(fs::read(path).expect("at last") == pattern(300_000)));
+        }
+        let has_thread = |line: &&String| line.starts_with("READ") && !line.contains("waits for thread");
+        let start = Instant::now();
+        while volume.mounted.in_flight().iter().filter(has_thread).count() < THREADS {
+            assert!(start.elapsed() < PROMPT, "{:?}", volume.mounted.in_flight());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (tell, listed) = mpsc::channel();
+        let dir = volume.path("dir");
+        scope.spawn(move || tell.send(fs::read_dir(dir).expect("read").count()));
+        let listed = listed.recv_timeout(PROMPT);
+        away.store(false, SeqCst);
+        listed
+    });
+    assert_eq!(listed, Ok(0));
 }
 
 /// Programs wait for a cluster without a leader, far more of them than there are threads;
