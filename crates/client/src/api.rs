@@ -12,6 +12,7 @@ use crate::core::{self, Core, Outcome, Piece, Referred, UNKNOWN_THREAD};
 use crate::limits::{EXTENTS_PAGE, LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
 use crate::reader::split;
 use crate::session::Session;
+use crate::trace;
 use crate::values::{
     Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Sought, Visit, Wait, Written,
 };
@@ -94,7 +95,7 @@ impl Client {
 
     /// Attributes of an inode.
     pub fn getattr(&self, wait: Wait, ino: InodeId) -> Reply<Inode> {
-        self.current().call(wait, |core| core.getattr(ino))
+        self.current().look(wait, |core| core.getattr(ino))
     }
 
     /// Changes attributes. `set.ctime` is filled in here; `None` in atime/mtime leaves them (the front end
@@ -413,7 +414,7 @@ impl Client {
         visit: Visit<'_>,
     ) -> Reply<bool> {
         let session = self.current();
-        if session.call(wait, |core| core.is_huge(dir))? {
+        if session.look(wait, |core| core.is_huge(dir))? {
             return readdir_huge(&session, wait, dir, after, inodes, visit);
         }
         // If the call runs again, it continues after what was shown.
@@ -536,6 +537,11 @@ fn readdir_huge(
     let bytes_max = HUGE_PAGE_BYTES as u64;
     let (reply, request) = session.fetcher.read(Query::List { dir, after, prefetch, bytes_max })?;
     let Found::List(page) = reply.found else { return Err(session.context.confused().into()) };
+    // The names that are shown gain references.
+    if !trace::begin_attempt() {
+        return Err(Errno::EINTR.into());
+    }
+    trace::end_attempt(false);
     // Installed under one hold of the lock, before any of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());
     {

@@ -92,6 +92,11 @@ impl Session {
         self.call_again(wait, |core, _| call(core))
     }
 
+    /// Runs a call that has no effect: after it the request can still be cancelled.
+    pub(crate) fn look<T>(&self, wait: Wait, mut call: impl FnMut(&mut Core) -> Outcome<T>) -> Reply<T> {
+        self.run(wait, || (), true, |core, _| call(core))
+    }
+
     /// Runs a call that changes names in these directories.
     pub(crate) fn change_names<T>(
         &self,
@@ -105,7 +110,7 @@ impl Session {
             }
         };
         let by = thread.unwrap_or(UNKNOWN_THREAD);
-        self.run(wait, has_changed, |core, _| call(core, by))
+        self.run(wait, has_changed, false, |core, _| call(core, by))
     }
 
     /// Runs a call; its second argument says whether something was already fetched for it.
@@ -114,14 +119,16 @@ impl Session {
         wait: Wait,
         call: impl FnMut(&mut Core, bool) -> Outcome<T>,
     ) -> Reply<T> {
-        self.run(wait, || (), call)
+        self.run(wait, || (), false, call)
     }
 
-    /// `has_changed` is called with the state locked when the call has changed something.
+    /// `has_changed` is called with the state locked when the call has changed something. `is_look`: the call
+    /// has no effect at all, and gives the kernel no reference.
     fn run<T>(
         &self,
         wait: Wait,
         has_changed: impl Fn(),
+        is_look: bool,
         mut call: impl FnMut(&mut Core, bool) -> Outcome<T>,
     ) -> Reply<T> {
         let mut fetched: Option<Fetched<'_>> = None;
@@ -158,7 +165,7 @@ impl Session {
             // The process may have been stopped since the lease was checked, so it is checked once more after
             // a read.
             let is_late = outcome.is_ok() && !changed && !self.context.lease.holds();
-            trace::end_attempt(is_late || matches!(outcome, Err(Fault::Tree(_))));
+            trace::end_attempt(is_look || is_late || matches!(outcome, Err(Fault::Tree(_))));
             match outcome {
                 Ok(_) if is_late => {}
                 Ok(answer) => {

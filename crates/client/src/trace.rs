@@ -127,7 +127,8 @@ pub(crate) fn begin_attempt() -> bool {
     })
 }
 
-/// The attempt is over. `waits`: the call was not carried out, and is attempted again after a wait.
+/// The attempt is over. `waits`: the call was not carried out, and is attempted again after a wait, or it had
+/// no effect, and the request may wait in another call.
 pub(crate) fn end_attempt(waits: bool) {
     FOLLOWED.with_borrow(|trace| {
         if let Some(trace) = trace {

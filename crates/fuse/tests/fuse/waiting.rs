@@ -158,6 +158,25 @@ fn reads_that_wait_for_bricks_do_not_delay_a_listing() {
     assert_eq!(listed, Ok(0));
 }
 
+#[test]
+fn killed_program_ends_while_its_listing_waits_for_a_server() {
+    let (volume, gate) = mount_behind_a_shut_gate(1, MountOptions::default());
+    let mut program = Command::new("ls").arg(volume.path("0")).spawn().expect("runs");
+    let start = Instant::now();
+    while gate.waiting() == 0 && start.elapsed() < PROMPT {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    program.kill().expect("sent");
+    let start = Instant::now();
+    while program.try_wait().expect("a child").is_none() && start.elapsed() < PROMPT {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let is_shut = gate.waiting() > 0;
+    gate.open();
+    program.wait().expect("a child");
+    assert!(is_shut && start.elapsed() < PROMPT, "{:?}", start.elapsed());
+}
+
 /// Programs wait for a cluster without a leader, far more of them than there are threads;
 /// then `end` ends the mount.
 fn end_while_they_wait(end: impl FnOnce(&Volume)) {
