@@ -106,10 +106,6 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
         return Err(damaged(end, "the segment does not begin with a state".into()));
     }
     match format::find_record(&bytes, header.salt, end) {
-        None if newest => clear_rest(log, &*file, &name, &bytes, end)?,
-        // An earlier segment ends where the next one begins; the index of its first entry shows whether
-        // anything is missing.
-        None => {}
         Some((place, _)) if !newest => {
             return Err(damaged(end, format!("no intact record here, but there is one at byte {place}")));
         }
@@ -118,7 +114,10 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
                 format!("this was durable when the record at byte {place} was written, and is not intact");
             return Err(damaged(end, what));
         }
-        Some(_) => clear_rest(log, &*file, &name, &bytes, end)?,
+        _ if newest => clear_rest(log, &*file, &name, &bytes, end)?,
+        // An earlier segment ends where the next one begins; the index of its first entry shows whether
+        // anything is missing.
+        _ => {}
     }
     log.segments.push_back(Segment { header, file, end, durable: end });
     Ok(())
@@ -126,7 +125,7 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
 
 /// Clears what is behind the last intact record. A torn record there must not be taken for a continuation of
 /// what is written next. Nor must a later record complete it: if that has the same bytes in the sectors that
-/// were lost, and only those are written, the torn one would be intact.
+/// were lost, and only those are written, the torn one would be intact. [`open`] flushes the file.
 fn clear_rest(
     log: &RaftLog,
     file: &dyn DiskFile,
@@ -137,10 +136,13 @@ fn clear_rest(
     if rest(bytes, end).is_none_or(|rest| rest.iter().all(|byte| *byte == 0)) {
         return Ok(());
     }
-    tracing::info!(file = %name, offset = end, "cutting off the torn tail of the log");
-    file.set_len(end).map_err(LogError::io(name, "cutting off the torn tail"))?;
-    file.reserve(log.options.segment_bytes).map_err(LogError::io(name, "reserving room"))?;
-    file.sync().map_err(LogError::io(name, "flushing"))
+    tracing::info!(file = %name, offset = end, "clearing what is behind the last record of the log");
+    file.set_len(end).map_err(LogError::io(name, "clearing what is behind the last record"))?;
+    if let Err(error) = file.reserve(log.options.segment_bytes) {
+        // The disk may be full. Room is then found as it is needed.
+        tracing::debug!(file = %name, %error, "no room was reserved");
+    }
+    Ok(())
 }
 
 fn rest(bytes: &[u8], offset: u64) -> Option<&[u8]> {
