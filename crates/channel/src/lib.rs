@@ -37,5 +37,5 @@ pub use reply::{
 pub use request::{
     CopyFileRange, Fallocate, Ioctl, LockRequest, Make, Read, Request, SetAttr, SetXattr, Write,
 };
-pub use session::{Session, Transport, allow_uring};
+pub use session::{Session, Transport, abort_connection, allow_uring};
 pub use types::{Attr, Entry, FileHandle, Lock, LockOwner, NodeId, SetTime, Statfs, Time, Unique};

@@ -44,10 +44,13 @@ impl Reply {
         Reply { unique, path, is_sent: false, shared_is_sent: None }
     }
 
-    fn send(mut self, error: i32, data: &[IoSlice<'_>]) {
-        if self.is_first() {
+    /// Sends the reply. False if it is discarded, because another was sent before.
+    fn send(mut self, error: i32, data: &[IoSlice<'_>]) -> bool {
+        let is_first = self.is_first();
+        if is_first {
             deliver(&*self.path, self.unique, error, data);
         }
+        is_first
     }
 
     /// Whether nothing was sent before. From now on something was.
@@ -206,13 +209,9 @@ impl ReplyWrite {
 
 impl ReplyOpen {
     /// The file is open. False if the request was cancelled: then the kernel will not send RELEASE.
-    pub fn opened(mut self, handle: FileHandle, flags: OpenFlags) -> bool {
-        let is_first = self.0.is_first();
-        if is_first {
-            let out = abi::OpenOut { fh: handle.0, open_flags: flags.bits(), padding: 0 };
-            deliver(&*self.0.path, self.0.unique, 0, &[IoSlice::new(out.as_bytes())]);
-        }
-        is_first
+    pub fn opened(self, handle: FileHandle, flags: OpenFlags) -> bool {
+        let out = abi::OpenOut { fh: handle.0, open_flags: flags.bits(), padding: 0 };
+        self.0.send(0, &[IoSlice::new(out.as_bytes())])
     }
 }
 

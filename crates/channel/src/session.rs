@@ -192,6 +192,12 @@ fn use_uring(
     }
 }
 
+/// Aborts the connection with this number: every call fails with `ECONNABORTED`. See `fusectl` in the
+/// kernel's `Documentation/filesystems/fuse`.
+pub fn abort_connection(number: &str) -> io::Result<()> {
+    fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1")
+}
+
 /// Ends a connection whose requests cannot be taken any more: callers get an error instead of waiting.
 fn abort(device: &File, why: &io::Error) {
     tracing::error!("the mount ends, its requests cannot be taken over io_uring any more: {why}");
@@ -199,7 +205,7 @@ fn abort(device: &File, why: &io::Error) {
         .ok()
         .and_then(|info| Some(info.split_once("fuse_connection:")?.1.split_whitespace().next()?.to_owned()));
     let outcome = match number {
-        Some(number) => fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1"),
+        Some(number) => abort_connection(&number),
         None => Err(io::Error::other("the number of the connection is unknown")),
     };
     if let Err(why) = outcome {

@@ -538,10 +538,9 @@ fn readdir_huge(
     let (reply, request) = session.fetcher.read(Query::List { dir, after, prefetch, bytes_max })?;
     let Found::List(page) = reply.found else { return Err(session.context.confused().into()) };
     // The names that are shown gain references.
-    if !trace::begin_attempt() {
+    if trace::followed().is_some_and(|trace| !trace.carry_out()) {
         return Err(Errno::EINTR.into());
     }
-    trace::end_attempt(false);
     // Installed under one hold of the lock, before any of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());
     {

@@ -73,9 +73,13 @@ impl State {
     fn closed_for_good(&mut self, ino: InodeId, fh: FileHandle) -> Vec<u64> {
         let owners = self.seen.remove(&fh.0).map_or_else(BTreeSet::new, |(_, owners)| owners);
         for owner in &owners {
-            *self.releasing.entry((ino, *owner)).or_default() += 1;
+            self.begin_release(ino, *owner);
         }
         owners.into_iter().collect()
+    }
+
+    fn begin_release(&mut self, ino: InodeId, owner: u64) {
+        *self.releasing.entry((ino, owner)).or_default() += 1;
     }
 }
 
@@ -117,15 +121,18 @@ impl Locks {
         }
     }
 
-    /// An owner has closed a file, through any handle. If it may have locks in it, `release` queues their
-    /// release, as for [`closed_for_good`](Self::closed_for_good).
-    pub(crate) fn closed_by(&self, ino: InodeId, owner: u64, release: Option<impl FnOnce()>) {
+    /// An owner has closed a file, through any handle.
+    pub(crate) fn closed_by(&self, ino: InodeId, owner: u64) {
+        self.state.lock().forget_owner(ino, owner);
+    }
+
+    /// An owner that has closed a file may have locks in it. `release` queues their release, as for
+    /// [`closed_for_good`](Self::closed_for_good).
+    pub(crate) fn begin_release(&self, ino: InodeId, owner: u64, release: impl FnOnce()) {
         let mut state = self.state.lock();
-        state.forget_owner(ino, owner);
-        if let Some(release) = release {
-            *state.releasing.entry((ino, owner)).or_default() += 1;
-            release();
-        }
+        state.begin_release(ino, owner);
+        release();
+        drop(state);
     }
 
     /// An open file was closed for the last time. `release` releases the locks of these owners, or queues
@@ -252,7 +259,7 @@ mod tests {
         see(&locks, 2, 102);
         // An owner number is reused before RELEASE of the first file has arrived.
         see(&locks, 3, 100);
-        locks.closed_by(INO, 102, None::<fn()>);
+        locks.closed_by(INO, 102);
         assert_eq!(ended(&locks, 1), [101]);
         assert_eq!(ended(&locks, 2), []);
         assert_eq!(ended(&locks, 3), [100]);

@@ -398,8 +398,7 @@ impl Mounted {
             }
         } else if !self.has_ended() {
             let number = self.device.rsplit(':').next().unwrap_or_default();
-            let file = Path::new("/sys/fs/fuse/connections").join(number).join("abort");
-            std::fs::write(&file, "1")
+            shoal_channel::abort_connection(number)
                 .map_err(|cause| MountError::Unmount { path: self.mountpoint.clone(), cause })?;
         }
         self.wait()

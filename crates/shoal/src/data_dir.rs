@@ -24,6 +24,8 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// The file that the process which uses a directory has locked.
+pub const LOCK_FILE: &str = "lock";
 /// Version of the directory's layout. Its parts have versions of their own.
 const FORMAT: u32 = 1;
 
@@ -217,7 +219,7 @@ pub fn read_whole(file: &Path, bytes_max: u64) -> io::Result<String> {
 
 /// The process that holds the directory's lock, if any.
 pub fn user_of(path: &Path) -> Option<String> {
-    let file = File::open(path.join("lock")).ok()?;
+    let file = File::open(path.join(LOCK_FILE)).ok()?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Err((file, nix::errno::Errno::EWOULDBLOCK)) => Some(pid_in(&file)),
         _ => None,
@@ -243,7 +245,7 @@ pub fn close_to_others(path: &Path) -> io::Result<()> {
 
 /// Locks a directory for this process, or says which process holds it.
 pub fn lock(path: &Path) -> Result<Flock<File>, DataError> {
-    let name = path.join("lock");
+    let name = path.join(LOCK_FILE);
     let io = |cause| DataError::Io { path: name.clone(), cause };
     let opened =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name);
@@ -276,7 +278,7 @@ fn refuse_strangers(path: &Path) -> Result<(), DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     for entry in std::fs::read_dir(path).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
-        let known = ["lost+found", "lock", "shoal.json.new", "shoal.log", "shoal.log.1"];
+        let known = ["lost+found", LOCK_FILE, "shoal.json.new", "shoal.log", "shoal.log.1"];
         if !known.iter().any(|known| name == *known) {
             return Err(DataError::Foreign { path: path.to_owned(), stranger: name });
         }

@@ -9,7 +9,7 @@
 //! **Assumes** that a lock file is removed only by the holder of its lock. So a process that has locked a
 //! file which is not at its path any more has lost a race against a removal, and tries again.
 
-use crate::data_dir::{self, DataError};
+use crate::data_dir::{self, DataError, LOCK_FILE};
 use crate::limits::{DUMP_FILE, RUN_DIR_KEPT_FOR};
 use crate::{logging, mounts};
 use anyhow::Context;
@@ -20,8 +20,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The name of the lock file.
-const LOCK: &str = "lock";
 /// What a mount's process writes besides its log, whose names are in [`logging`].
 const FILES: [&str; 3] = ["control.sock", mounts::DEVICE, DUMP_FILE];
 
@@ -42,7 +40,7 @@ pub fn take(dir: &Path) -> anyhow::Result<Flock<File>> {
 
 /// Whether a locked file is still the lock of this directory.
 fn is_in_place(lock: &File, dir: &Path) -> bool {
-    let there = dir.join(LOCK).metadata().map(|there| (there.dev(), there.ino()));
+    let there = dir.join(LOCK_FILE).metadata().map(|there| (there.dev(), there.ino()));
     let ours = lock.metadata().map(|ours| (ours.dev(), ours.ino()));
     there.is_ok_and(|there| ours.is_ok_and(|ours| ours == there))
 }
@@ -51,7 +49,7 @@ fn is_in_place(lock: &File, dir: &Path) -> bool {
 pub fn remove(dir: &Path, _lock: &Flock<File>) {
     let log = logging::path(dir);
     let old = logging::old(&log);
-    for file in FILES.iter().map(|name| dir.join(name)).chain([log, old, dir.join(LOCK)]) {
+    for file in FILES.iter().map(|name| dir.join(name)).chain([log, old, dir.join(LOCK_FILE)]) {
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 tracing::debug!(file = %file.display(), %error, "a file of the mount stays");
@@ -74,7 +72,7 @@ pub fn sweep(own: &Path) {
         if dir == own || !is_outdated(&dir) || is_mounted() {
             continue;
         }
-        let Ok(file) = File::open(dir.join(LOCK)) else { continue };
+        let Ok(file) = File::open(dir.join(LOCK_FILE)) else { continue };
         if let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             && is_in_place(&lock, &dir)
         {

@@ -74,8 +74,8 @@ impl Pending<'_, ReplyEmpty> {
         if !locks.are_ours() {
             return self.refuse(Errno::ENOSYS);
         }
+        locks.closed_by(ino, owner.0);
         if !shared.client.may_have_locks(ino, owner.0) {
-            locks.closed_by(ino, owner.0, None::<fn()>);
             return self.done();
         }
         let its = shared.clone();
@@ -84,7 +84,7 @@ impl Pending<'_, ReplyEmpty> {
             its.locks.released(ino, &[owner.0]);
             released
         };
-        locks.closed_by(ino, owner.0, Some(|| self.about_locks(release, answer::empty)));
+        locks.begin_release(ino, owner.0, || self.about_locks(release, answer::empty));
     }
 
     /// The last close(2) of an open file. The program does not wait for it.

@@ -24,11 +24,9 @@ impl Page {
     pub fn locked(by: u64) -> Page {
         Page { data: vec![0; PAGE_BYTES as usize], uptodate: false, locked_by: Some(by), cut: u64::MAX }
     }
-}
 
-impl Page {
     /// Clears what is beyond a size of the file. Returns whether anything is left of the page.
-    fn is_cut(&mut self, number: u64, size: u64) -> bool {
+    fn cut_at(&mut self, number: u64, size: u64) -> bool {
         let left = size.saturating_sub(number * PAGE_BYTES).min(PAGE_BYTES);
         self.data[left as usize..].fill(0);
         left > 0
@@ -48,7 +46,7 @@ impl Pages {
                 page.cut = page.cut.min(size);
                 true
             }
-            None => page.is_cut(*number, size),
+            None => page.cut_at(*number, size),
         });
     }
 
@@ -65,7 +63,7 @@ impl Pages {
             }
             page.locked_by = None;
             let size = std::mem::replace(&mut page.cut, u64::MAX);
-            page.is_cut(*number, size)
+            page.cut_at(*number, size)
         });
     }
 
