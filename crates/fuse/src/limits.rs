@@ -49,8 +49,8 @@ pub const KERNEL_CACHE: Duration = Duration::from_secs(365 * 24 * 3600);
 pub const STAT_BLOCK_BYTES: u32 = 4096;
 /// Copies of the counters, so that threads do not contend for one cache line.
 pub const COUNTER_SHARDS: usize = 16;
-/// Listings remembered as cut between two names with the same hash; see `listing`. It takes 2^32 names in one
-/// directory to expect one such pair.
+/// Listings remembered as cut where the next name may have the same hash; see `listing`. It takes 2^32 names
+/// in one directory to expect one such pair.
 pub const SPLIT_LISTINGS_MAX: usize = 1024;
 /// Requests that are not finished within this time after the end of the mount are interrupted: no program
 /// waits for their replies.

@@ -3,7 +3,8 @@
 //! The offset of an entry is where a listing continues *after* it: 1 and 2 after `.` and `..`, the name's
 //! cookie after a name. So an offset stays valid whatever happens to the directory.
 //!
-//! A listing that must wait keeps the entries that it has gathered, and continues on a thread that may wait.
+//! A listing waits only for its first name. If another would have to be waited for, the reply ends before it,
+//! and the kernel requests the rest. So no attributes become outdated while a reply is being filled.
 //!
 //! Two names may share a cookie. If the buffer is full between them, the offset alone would skip the second.
 //! Therefore the place is remembered in [`Splits`], and a listing that continues from that offset gets the
@@ -113,7 +114,9 @@ pub(crate) struct Listing<S> {
     asking: Asking,
     /// The calling thread.
     tid: u32,
-    /// The number of `INC_EPOCH` notifications before the first entry was added.
+    /// Whether the reply has a name besides `.` and `..`.
+    has_names: bool,
+    /// The number of `INC_EPOCH` notifications before the first name was added.
     epochs: Option<u64>,
 }
 
@@ -122,25 +125,40 @@ impl<S: Sink> Listing<S> {
         let (dir, tid) = (context.ino, context.thread);
         let (shown, asking) = (shared.splits.shown(dir, offset), shared.invalidator.asks(tid));
         let is_root = dir == shared.nodes.root();
-        Listing { sink, dir, is_root, offset, shown, asking, tid, epochs: None }
+        Listing { sink, dir, is_root, offset, shown, asking, tid, has_names: false, epochs: None }
     }
 
-    /// Fills the buffer. Entries added before a failure stay.
+    /// Fills the buffer. Fails only while the reply has no names.
     pub(crate) fn fill(&mut self, Attempt { shared, wait, .. }: Attempt<'_>) -> Reply<()> {
         if self.offset < AFTER_DOTDOT && !self.add_dots(&shared.client.getattr(wait, self.dir)?) {
             return Ok(());
         }
         loop {
-            match self.add_names(shared, wait)? {
-                Stop::End | Stop::Full => return Ok(()),
-                Stop::Page => {}
-                Stop::Bare(name) => {
-                    if !self.add_bare(shared, wait, &name)? {
-                        return Ok(());
-                    }
+            match self.add_more(shared, wait) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(why) if !self.has_names => return Err(why),
+                // The kernel requests the rest, and gets the error then. The next name may have this cookie.
+                Err(_) => {
+                    shared.splits.remember(self.dir, self.offset, self.shown);
+                    return Ok(());
                 }
             }
         }
+    }
+
+    /// Adds some names. Returns false if the reply is complete.
+    fn add_more(&mut self, shared: &Shared, wait: Wait) -> Reply<bool> {
+        match self.add_names(shared, self.patience(wait))? {
+            Stop::End | Stop::Full => Ok(false),
+            Stop::Page => Ok(true),
+            Stop::Bare(name) => self.add_bare(shared, self.patience(wait), &name),
+        }
+    }
+
+    /// Whether the next name may be waited for.
+    fn patience(&self, wait: Wait) -> Wait {
+        if self.has_names && !mistake("wait in the middle of a listing") { Wait::Never } else { wait }
     }
 
     /// Adds the names that the client returns.
@@ -165,6 +183,7 @@ impl<S: Sink> Listing<S> {
             let of = inode.map(|inode| of(shared, self.asking, dentry.ino, inode));
             self.epochs.get_or_insert_with(|| shared.invalidator.epochs());
             if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, of) {
+                self.has_names = true;
                 self.moved_to(cookie);
                 return ControlFlow::Continue(());
             }
@@ -183,13 +202,14 @@ impl<S: Sink> Listing<S> {
         let Shared { client, splits, .. } = shared;
         let cookie = name.cookie().0;
         self.epochs.get_or_insert_with(|| shared.invalidator.epochs());
-        if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())?
-            && let of = of(shared, self.asking, ino, &inode)
-            && !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(of))
-        {
-            client.forget(ino, 1);
-            self.full_before(cookie, splits);
-            return Ok(false);
+        if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())? {
+            let of = of(shared, self.asking, ino, &inode);
+            if !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(of)) {
+                client.forget(ino, 1);
+                self.full_before(cookie, splits);
+                return Ok(false);
+            }
+            self.has_names = true;
         }
         self.moved_to(cookie);
         Ok(true)

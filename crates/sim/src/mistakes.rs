@@ -46,6 +46,7 @@ pub const MISTAKES: &[&str] = &[
     "wait for the lock of a directory",
     "outdate no names after a late listing",
     "keep the names of an outdated listing",
+    "wait in the middle of a listing",
     "give names back before the dcache has them",
     "act on an outdated dentry",
     "give a moved directory no alias",

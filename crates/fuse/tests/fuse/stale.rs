@@ -147,14 +147,38 @@ fn a_listing_goes_with_the_names_in_it() {
     assert_eq!(list().len(), 302);
 }
 
+/// Four names, in the order of their cookies, in which a directory lists them.
+fn listed() -> [String; 4] {
+    let mut names = ["one", "two", "three", "four"].map(|name| Name::try_from(name).expect("a name"));
+    names.sort_by_key(Name::cookie);
+    names.map(|name| std::str::from_utf8(name.as_bytes()).expect("text").to_owned())
+}
+
+#[test]
+fn listing_ends_before_a_name_that_must_be_waited_for() {
+    let names = listed();
+    let (volume, gate) =
+        gated(|volume| drop(printed(volume.shell("mkdir dir; cd dir; touch one two three four"))));
+    let dir = volume.path("dir");
+    let (known, rest) = names.split_at(2);
+    gate.list_bare(&rest[0]);
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.expect("listed").file_name().into_string().expect("text")
+    };
+    let listing = task(move || {
+        let mut entries = fs::read_dir(dir).expect("opens").map(name);
+        (entries.by_ref().take(2).collect::<Vec<_>>(), entries)
+    });
+    wait_for(|| listing.is_done());
+    let (first, entries) = listing.end();
+    assert_eq!(first, known);
+    gate.open();
+    assert_eq!(entries.collect::<Vec<_>>(), rest);
+}
+
 #[test]
 fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() {
-    // Names are listed in the order of their cookies.
-    let mut names: Vec<Name> =
-        ["one", "two", "three", "four"].map(|name| Name::try_from(name).expect("a name")).into();
-    names.sort_by_key(Name::cookie);
-    let as_path = |name: &Name| std::str::from_utf8(name.as_bytes()).expect("text").to_owned();
-    let names: Vec<String> = names.iter().map(as_path).collect();
+    let names = listed();
     let (volume, gate) =
         gated(|volume| drop(printed(volume.shell("mkdir dir; cd dir; touch one two three four"))));
     let dir = volume.path("dir");
