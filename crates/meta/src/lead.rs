@@ -37,13 +37,13 @@ pub struct Status {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
     /// Follows, or does not know a leader yet.
-    #[default]
     Follower,
     /// Asks for votes.
     Candidate,
     /// Leads.
     Leader,
-    /// Follows without a vote.
+    /// Follows without a vote, or does not know of its vote yet.
+    #[default]
     Learner,
 }
 

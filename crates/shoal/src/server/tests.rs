@@ -601,3 +601,19 @@ fn only_copy_of_a_block_is_not_given_up_with_a_replaced_brick_that_is_not_served
     assert_ne!(state(&three.servers[0]), Some(shoal_cluster::BrickState::Gone));
     three.servers.iter().for_each(|server| server.stop().unwrap());
 }
+
+#[test]
+fn running_node_is_not_replaced_by_a_machine_that_joins_at_its_address() {
+    let mut three = three();
+    let address = three.servers[0].context.view.map().nodes[&NodeId(2)].address.clone();
+    let spec = Join { address: address.clone(), ..join_spec(three.temp.path(), 4, &three.token) };
+    let why = join(&spec).unwrap_err().to_string();
+    assert!(why.contains("node2") && why.contains("runs"), "{why}");
+    assert!(three.servers[0].context.view.map().nodes.contains_key(&NodeId(2)));
+    let own = three.servers[0].context.view.map().nodes[&NodeId(1)].address.clone();
+    let why = join(&Join { address: own, ..spec.clone() }).unwrap_err().to_string();
+    assert!(why.contains("node1") && why.contains("runs"), "{why}");
+    three.stop(1);
+    assert_eq!(join(&spec).unwrap().node, 4, "a node that does not run has lost its disk");
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}
