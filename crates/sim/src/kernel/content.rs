@@ -160,7 +160,8 @@ impl Kernel {
                 let pages = &mut state.inode(node).pages.0;
                 for number in first..first + count {
                     let page = pages.entry(number).or_insert_with(|| Page::locked(unique));
-                    page.locked_by = Some(unique);
+                    // A write may have locked it since.
+                    page.locked_by.get_or_insert(unique);
                 }
             },
             move |state, unique, reply| {
@@ -309,7 +310,9 @@ impl Kernel {
             });
             state.inode(node).size_unstable = false;
             set
-        })
+        })?;
+        self.wait_until(|state| (!state.inode(node).pages.are_being_cut()).then_some(()));
+        Ok(())
     }
 
     /// truncate(2).

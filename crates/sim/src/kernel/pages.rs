@@ -55,6 +55,11 @@ impl Pages {
         self.truncate(0);
     }
 
+    /// Whether a truncation waits for the lock of a page.
+    pub fn are_being_cut(&self) -> bool {
+        self.0.values().any(|page| page.cut != u64::MAX)
+    }
+
     /// Unlocks the pages that a request has locked.
     pub fn unlock(&mut self, by: u64) {
         self.0.retain(|number, page| {

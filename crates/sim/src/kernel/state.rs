@@ -183,9 +183,18 @@ impl State {
         if node == ROOT || inode.pins > 0 || inode.dentries > 0 || inode.children > 0 {
             return;
         }
+        let place = inode.place;
         self.forgets.push((node, inode.nlookup));
         self.evict_ctr += 1;
         self.inodes.remove(&node);
+        if let Some((parent, _)) = place {
+            self.has_child_less(parent);
+        }
+    }
+
+    fn has_child_less(&mut self, dir: u64) {
+        self.inode(dir).children -= 1;
+        self.put(dir);
     }
 
     /// `fuse_iget`. Returns false if the node id has another inode by now.
@@ -279,12 +288,17 @@ impl State {
     /// Removes a dentry without its inode (`d_drop`).
     pub fn d_drop(&mut self, slot: Slot) {
         let Some(dentry) = self.dentries.remove(&slot) else { return };
+        let mut is_dir = false;
         if let Some(node) = dentry.node {
-            self.inode(node).dentries -= 1;
+            let inode = self.inode(node);
+            is_dir = inode.is_dir();
+            inode.dentries -= 1;
             self.put(node);
         }
-        self.inode(slot.0).children -= 1;
-        self.put(slot.0);
+        // The dentry of a directory that is in use keeps its parent.
+        if !is_dir {
+            self.has_child_less(slot.0);
+        }
     }
 
     /// `d_add`.
@@ -294,8 +308,10 @@ impl State {
         if let Some(node) = dentry.node {
             let inode = self.inode(node);
             inode.dentries += 1;
-            if inode.is_dir() {
-                inode.place = Some(slot);
+            if inode.is_dir()
+                && let Some((parent, _)) = inode.place.replace(slot)
+            {
+                self.has_child_less(parent);
             }
         }
         self.dentries.insert(slot, dentry);

@@ -89,6 +89,7 @@ impl Kernel {
         let name = [slot.1, 0];
         let is_valid = self.request(tid, opcode::LOOKUP, slot.0, &[&name], |state, reply| {
             let is_valid = reply.and_then(structure::<abi::EntryOut>).is_ok_and(|entry| {
+                tracing::debug!(dir = slot.0, name = %(slot.1 as char), node, now = entry.nodeid, "looks a name up again");
                 if entry.nodeid != node {
                     if entry.nodeid != 0 {
                         state.forgets.push((entry.nodeid, 1));
@@ -159,6 +160,7 @@ impl Kernel {
         let expired = !state::is_kept(entry.entry_valid, entry.entry_valid_nsec);
         let spliced = state.splice(slot, Dentry { node: Some(entry.nodeid), epoch, expired });
         state.inode(entry.nodeid).pins -= 1;
+        tracing::debug!(dir = slot.0, name = %(slot.1 as char), node = entry.nodeid, ?spliced, "finds a name");
         match spliced {
             Ok(()) => Ok(Pin::new(self, state, entry.nodeid)),
             Err(errno) => {
