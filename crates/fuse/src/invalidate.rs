@@ -46,6 +46,7 @@ mod prune;
 mod size;
 mod size_barrier;
 mod state;
+mod unfinished_listings;
 mod unflushable_pages;
 mod write_gate;
 
@@ -85,6 +86,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Weak};
+use unfinished_listings::UnfinishedListings;
 
 /// Numbers of invalidations that the kernel was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -122,6 +124,7 @@ pub(crate) struct Invalidator {
     /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
     listings: DentryUpdates,
     dir_attr_race: DirAttrRace,
+    unfinished_listings: UnfinishedListings,
     evictions: Evictions,
     busy: DirActivity,
     /// An inode was invalidated at least once.
@@ -150,6 +153,7 @@ impl Invalidator {
             name_changes: DentryUpdates::new(host),
             listings: DentryUpdates::new(host),
             dir_attr_race: DirAttrRace::new(),
+            unfinished_listings: UnfinishedListings::new(),
             evictions: Evictions::default(),
             busy: DirActivity::new(),
             drops_at_all: AtomicBool::new(false),
@@ -381,10 +385,13 @@ impl Invalidator {
     }
 
     /// A thread has changed names, and is about to be answered. Before that, makes the kernel ignore earlier
-    /// attributes of the directories in replies to other threads (hazard 8).
+    /// attributes of the directories in replies to other threads (hazard 8), and listings that have begun
+    /// (hazard 21).
     fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
-            if !self.dir_attr_race.changed(by, dir)
+            let is_overtaken = self.dir_attr_race.changed(by, dir);
+            if self.ends_listings(dir)
+                || !is_overtaken
                 || mistake("keep directory attributes that a change overtakes")
             {
                 continue;

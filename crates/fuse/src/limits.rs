@@ -108,6 +108,8 @@ pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
 pub const ANSWERS_KEPT_MAX: usize = 2048;
 /// A reply older than this counts as consumed, whatever the load of the machine.
 pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Entries in the table of directories that are being listed.
+pub const LISTING_PLACES: usize = 1024;
 /// Entries in the table of directories whose attributes were requested. Directories that share one cost
 /// notifications.
 pub const ASKER_PLACES: usize = 4096;

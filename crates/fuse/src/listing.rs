@@ -107,6 +107,8 @@ pub(crate) struct Listing<S> {
     dir: InodeId,
     /// Whether it is the root of the mount.
     is_root: bool,
+    /// The offset that was requested.
+    begin: u64,
     /// The offset after the last entry.
     offset: u64,
     /// How many names with the cookie `offset` were shown, in this reply or earlier ones.
@@ -125,7 +127,18 @@ impl<S: Sink> Listing<S> {
         let (dir, tid) = (context.ino, context.thread);
         let (shown, asking) = (shared.splits.shown(dir, offset), shared.invalidator.asks(tid));
         let is_root = dir == shared.nodes.root();
-        Listing { sink, dir, is_root, offset, shown, asking, tid, has_names: false, epochs: None }
+        Listing {
+            sink,
+            dir,
+            is_root,
+            begin: offset,
+            offset,
+            shown,
+            asking,
+            tid,
+            has_names: false,
+            epochs: None,
+        }
     }
 
     /// Fills the buffer. Fails only while the reply has no names.
@@ -248,6 +261,7 @@ impl<S: Sink> Listing<S> {
     /// from now on is repeated once the kernel has handled this reply.
     pub(crate) fn send(mut self, invalidator: &Invalidator) {
         let (dir, tid) = (self.dir, self.tid);
+        invalidator.is_about_to_show(dir, self.offset != self.begin);
         if !S::PLUS {
             return self.sink.send();
         }

@@ -47,6 +47,7 @@ pub const MISTAKES: &[&str] = &[
     "outdate no names after a late listing",
     "keep the names of an outdated listing",
     "wait in the middle of a listing",
+    "complete a listing after a change",
     "give names back before the dcache has them",
     "act on an outdated dentry",
     "give a moved directory no alias",

@@ -170,21 +170,27 @@ const TWINS: [&str; 2] = ["4a5f94968da8a61c", "18ffef5e2c7099df"];
 fn names_by_pages(path: &Path) -> Vec<String> {
     let dir = File::open(path).expect("opens");
     let mut names = Vec::new();
-    let mut page = [0u8; 4096];
     loop {
-        let len = crate::sys::getdents(&dir, &mut page).expect("readable");
-        if len == 0 {
-            return names;
-        }
-        let mut rest = &page[..len];
-        while !rest.is_empty() {
-            // struct linux_dirent64: ino, offset, length of the record, kind, name.
-            let record = usize::from(u16::from_ne_bytes([rest[16], rest[17]]));
-            let name = CStr::from_bytes_until_nul(&rest[19..record]).expect("terminated");
-            names.push(name.to_str().expect("our names").to_string());
-            rest = &rest[record..];
+        match page_of(&dir, 4096) {
+            page if page.is_empty() => return names,
+            page => names.extend(page),
         }
     }
+}
+
+/// The names that one getdents64(2) with a buffer of so many bytes returns.
+fn page_of(dir: &File, bytes: usize) -> Vec<String> {
+    let (mut page, mut names) = (vec![0; bytes], Vec::new());
+    let len = crate::sys::getdents(dir, &mut page).expect("readable");
+    let mut rest = &page[..len];
+    while !rest.is_empty() {
+        // struct linux_dirent64: ino, offset, length of the record, kind, name.
+        let record = usize::from(u16::from_ne_bytes([rest[16], rest[17]]));
+        let name = CStr::from_bytes_until_nul(&rest[19..record]).expect("terminated");
+        names.push(name.to_str().expect("our names").to_string());
+        rest = &rest[record..];
+    }
+    names
 }
 
 #[test]
@@ -208,4 +214,19 @@ fn names_that_share_a_cookie_are_both_listed_wherever_a_page_ends() {
         assert_eq!((names.len(), distinct.len()), (count + 7, count + 7), "{names:?}");
     }
     printed(volume.shell("rm -r *"));
+}
+
+#[test]
+fn listing_that_ends_after_a_change_does_not_bring_names_back() {
+    let volume = Volume::mount();
+    let d = volume.path("d");
+    printed(volume.shell("mkdir d; touch d/old d/other"));
+    let (one, other) = (File::open(&d).expect("opens"), File::open(&d).expect("opens"));
+    assert_eq!(page_of(&one, 4096).len(), 4);
+    printed(volume.shell("rm d/old; touch d/new"));
+    // `.` and `..` take 24 bytes each.
+    assert_eq!(page_of(&other, 48).len(), 2);
+    assert_eq!(page_of(&one, 4096).len(), 0, "the kernel takes its cached listing for complete");
+    let names: BTreeSet<String> = page_of(&other, 4096).into_iter().collect();
+    assert_eq!(names, ["new", "other"].map(String::from).into());
 }
