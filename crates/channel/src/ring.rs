@@ -72,6 +72,8 @@ const KEPT_PAYLOADS: usize = 4;
 
 /// Longest wait of a thread for its reply to be submitted. The thread of a queue takes microseconds.
 const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Pause before the kernel is called again that had no memory for a submission.
+const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
 /// Longest wait for the next slot that the kernel gives up when the connection has ended. It looks for them
 /// every 50 ms (`FUSE_URING_TEARDOWN_INTERVAL`).
 const GIVEN_UP_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -364,20 +366,21 @@ impl Queue {
             // SAFETY: what the entry points to lives until it is submitted, and the memory of slots and of
             // the read until the ring is gone.
             while unsafe { ring.submission().push(entry) }.is_err() {
-                ring.submit()?;
+                once_there_is_memory(|| ring.submit())?;
             }
         }
-        ring.submit().map(drop)
+        once_there_is_memory(|| ring.submit()).map(drop)
     }
 
     /// Waits for completions, for `limit` at most.
     fn wait(&self, limit: Option<Duration>, into: &mut Vec<cqueue::Entry>) -> io::Result<()> {
         let mut ring = self.ring.lock();
         let Some(ring) = &mut *ring else { return Ok(()) };
-        let waited = match limit.map(types::Timespec::from) {
+        let limit = limit.map(types::Timespec::from);
+        let waited = once_there_is_memory(|| match &limit {
             None => ring.submit_and_wait(1),
-            Some(limit) => ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&limit)),
-        };
+            Some(limit) => ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(limit)),
+        });
         match waited {
             Ok(_) => {}
             Err(why) if matches!(why.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
@@ -412,6 +415,16 @@ impl Queue {
     fn close(&self) {
         self.ring.lock().take();
         self.refuse_replies();
+    }
+}
+
+/// Repeats a call of io_uring_enter(2) for which the kernel has no memory at the moment (`EAGAIN`).
+fn once_there_is_memory<T>(mut enter: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match enter() {
+            Err(why) if why.raw_os_error() == Some(libc::EAGAIN) => std::thread::sleep(NO_MEMORY_PAUSE),
+            outcome => return outcome,
+        }
     }
 }
 
@@ -658,5 +671,14 @@ mod tests {
         assert_eq!(possible_processors("0-3,8-9,12"), Some(7));
         assert_eq!(possible_processors("3-0"), None);
         assert_eq!(possible_processors(""), None);
+    }
+
+    #[test]
+    fn call_for_which_the_kernel_has_no_memory_is_repeated() {
+        let mut refusals = vec![libc::EAGAIN, libc::EAGAIN];
+        let mut enter = || refusals.pop().map_or(Ok(7), |errno| Err(io::Error::from_raw_os_error(errno)));
+        assert_eq!(once_there_is_memory(&mut enter).unwrap(), 7);
+        let refused = || Err::<(), _>(io::Error::from_raw_os_error(libc::EBADF));
+        assert_eq!(once_there_is_memory(refused).unwrap_err().raw_os_error(), Some(libc::EBADF));
     }
 }
