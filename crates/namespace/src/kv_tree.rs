@@ -93,7 +93,8 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
             Some(record) if record.is_dead() => {}
             _ => return Ok(false),
         }
-        let found = self.load_extents(ino, 0, u64::MAX, extents_max.saturating_add(1))?;
+        let found =
+            self.load_extents(ino, (0, u64::MAX), Some((0, u64::MAX)), extents_max.saturating_add(1))?;
         let more = found.len() > extents_max;
         for (offset, extent) in found.into_iter().take(extents_max) {
             self.free_extent(ino, offset, &extent);
@@ -198,8 +199,11 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
 
     fn destroy(&mut self, ino: InodeId, last: &Inode) -> Result<(), TreeError> {
         if last.xattrs > 0 {
-            for name in self.merged_xattr_sizes(ino)?.into_keys() {
-                self.set_xattr(ino, &name, None);
+            let names = self.merged_xattr_sizes(ino)?.into_keys();
+            let slots = self.xattrs.entry(ino).or_default();
+            for name in names {
+                // The values are not read: what the store has of them goes.
+                slots.entry(name).or_insert(Slot { stored: Some(Bytes::new()), now: None }).now = None;
             }
         }
         let Some(record) = &mut self.slot(ino)?.now else { return Ok(()) };
@@ -211,7 +215,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
             return Ok(());
         }
         if record.extents > 0 {
-            for (offset, extent) in self.load_extents(ino, 0, u64::MAX, usize::MAX)? {
+            for (offset, extent) in self.load_extents(ino, (0, u64::MAX), Some((0, u64::MAX)), usize::MAX)? {
                 self.free_extent(ino, offset, &extent);
             }
         }
@@ -277,7 +281,17 @@ impl<S: KvRead + ?Sized> Tree for KvTree<'_, S> {
         start: u64,
         end: u64,
     ) -> Result<Vec<(u64, Extent)>, Fault<TreeError>> {
-        Ok(self.load_extents(ino, start, end, usize::MAX)?)
+        Ok(self.load_extents(ino, (start, end), None, usize::MAX)?)
+    }
+
+    fn extents_to_replace(
+        &mut self,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<(u64, Extent)>, Fault<TreeError>> {
+        let around = (start.saturating_sub(1), end.saturating_add(1));
+        Ok(self.load_extents(ino, around, Some((start, end)), usize::MAX)?)
     }
 
     fn put_extent(&mut self, ino: InodeId, offset: u64, extent: Extent) {

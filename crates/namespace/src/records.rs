@@ -277,6 +277,15 @@ pub fn encode_extent(extent: &Extent) -> Bytes {
 
 /// Decodes an extent that ends at `end`, with its offset. One that is empty or begins before 0 is damaged.
 pub fn decode_extent(end: u64, value: &[u8]) -> Result<(u64, Extent), CodecError> {
+    decode_extent_with(end, value, Bytes::copy_from_slice)
+}
+
+/// As [`decode_extent`]. `inline` makes the bytes of an inline extent from those of the record.
+pub fn decode_extent_with(
+    end: u64,
+    value: &[u8],
+    inline: impl FnOnce(&[u8]) -> Bytes,
+) -> Result<(u64, Extent), CodecError> {
     let malformed = || CodecError::Malformed(postcard::Error::DeserializeBadEncoding);
     let (version, rest) = value.split_first().ok_or(CodecError::Empty)?;
     if *version != RECORD_VERSION {
@@ -284,7 +293,7 @@ pub fn decode_extent(end: u64, value: &[u8]) -> Result<(u64, Extent), CodecError
     }
     let (kind, body) = rest.split_first().ok_or_else(malformed)?;
     let extent = match (*kind, body.len()) {
-        (EXTENT_INLINE, _) => Extent::Inline(Bytes::copy_from_slice(body)),
+        (EXTENT_INLINE, _) => Extent::Inline(inline(body)),
         (EXTENT_BLOCK, 24) => {
             let mut numbers = Fields(body);
             let id = BlockId { session: SessionId(numbers.u64()), seq: numbers.u64() };

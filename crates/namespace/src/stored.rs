@@ -4,6 +4,7 @@ use crate::kv::{Flow, KvRead, StoreError};
 use crate::{Fault, keys, records};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use shoal_types::limits::INLINE_BYTES_MAX;
 use shoal_types::{Extent, XattrName};
 
 /// Why a store could not answer. A caller that gets this stops using the store.
@@ -92,10 +93,25 @@ pub(crate) fn read_xattr(store: &(impl KvRead + ?Sized), key: &[u8]) -> Result<O
 
 /// Decodes an extent's record, with its offset.
 pub(crate) fn decode_extent(key: &[u8], value: &[u8]) -> Result<(u64, Extent), TreeError> {
-    match keys::Key::decode(key) {
-        Some(keys::Key::Extent(_, end)) => {
-            records::decode_extent(end, value).map_err(|error| TreeError::damaged(key, error))
+    decode_extent_within(key, value, None)
+}
+
+/// As [`decode_extent`]. Of an inline extent within the range `[start, end)` only the length is true.
+pub(crate) fn decode_extent_within(
+    key: &[u8],
+    value: &[u8],
+    range: Option<(u64, u64)>,
+) -> Result<(u64, Extent), TreeError> {
+    static ZEROS: [u8; INLINE_BYTES_MAX as usize] = [0; INLINE_BYTES_MAX as usize];
+    let Some(keys::Key::Extent(_, end)) = keys::Key::decode(key) else {
+        return Err(TreeError::damaged(key, "not the key of an extent"));
+    };
+    let inline = |bytes: &[u8]| {
+        let offset = end.saturating_sub(bytes.len() as u64);
+        match (range, ZEROS.get(..bytes.len())) {
+            (Some((from, to)), Some(zeros)) if offset >= from && end <= to => Bytes::from_static(zeros),
+            _ => Bytes::copy_from_slice(bytes),
         }
-        _ => Err(TreeError::damaged(key, "not the key of an extent")),
-    }
+    };
+    records::decode_extent_with(end, value, inline).map_err(|error| TreeError::damaged(key, error))
 }

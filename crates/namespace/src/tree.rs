@@ -69,6 +69,16 @@ pub trait Tree {
         start: u64,
         end: u64,
     ) -> Result<Vec<(u64, Extent)>, Fault<Self::Error>>;
+    /// The extents that overlap or touch `[start, end)`, which is about to be replaced. Of inline extents
+    /// within the range only the lengths are true: a store need not read their bytes.
+    fn extents_to_replace(
+        &mut self,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<(u64, Extent)>, Fault<Self::Error>> {
+        self.extents(ino, start.saturating_sub(1), end.saturating_add(1))
+    }
     /// Creates or replaces the extent that begins at `offset`.
     fn put_extent(&mut self, ino: InodeId, offset: u64, extent: Extent);
     /// Removes the extent that begins at `offset`.

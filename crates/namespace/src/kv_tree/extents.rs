@@ -2,7 +2,7 @@
 
 use super::KvTree;
 use crate::kv::{Flow, KvRead};
-use crate::stored::{TreeError, decode_extent, scan};
+use crate::stored::{TreeError, decode_extent_within, scan};
 use crate::{Tree, keys};
 use shoal_types::{Extent, InodeId};
 use std::collections::BTreeMap;
@@ -31,12 +31,13 @@ impl FileExtents {
 }
 
 impl<S: KvRead + ?Sized> KvTree<'_, S> {
-    /// The extents that overlap `[start, end)`, in order, at most `count_max`.
+    /// The extents that overlap `[start, end)`, in order, at most `count_max`. Of inline extents of the store
+    /// within the range `replaced` only the lengths are true.
     pub(super) fn load_extents(
         &mut self,
         ino: InodeId,
-        start: u64,
-        end: u64,
+        (start, end): (u64, u64),
+        replaced: Option<(u64, u64)>,
         count_max: usize,
     ) -> Result<Vec<(u64, Extent)>, TreeError> {
         if start >= end {
@@ -49,7 +50,7 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
             let mut all = true;
             let FileExtents { gone, seen, .. } = file;
             scan(self.store, &keys::extents_range(ino, start), |key, value| {
-                let (offset, extent) = decode_extent(key, value)?;
+                let (offset, extent) = decode_extent_within(key, value, replaced)?;
                 if offset >= end {
                     return Ok(Flow::Break(()));
                 }
@@ -90,7 +91,7 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
         }
         let mut found = None;
         scan(self.store, &keys::extents_range(ino, offset), |key, value| {
-            let (at, extent) = decode_extent(key, value)?;
+            let (at, extent) = decode_extent_within(key, value, Some((0, u64::MAX)))?;
             found = (at == offset).then(|| at + extent.len());
             Ok(Flow::Break(()))
         })?;
@@ -130,5 +131,29 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
         if let Extent::Block(block) = extent {
             self.drop_block_ref(block.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kv::{KvStore, MemStore, WriteBatch};
+    use crate::records;
+    use shoal_types::SessionId;
+
+    #[test]
+    fn bytes_that_are_replaced_are_not_copied() {
+        let (ino, store) = (InodeId(7), MemStore::new());
+        let mut batch = WriteBatch::default();
+        for (n, text) in ["one", "two", "six"].into_iter().enumerate() {
+            let end = n as u64 * 10 + 3;
+            let value = records::encode_extent(&Extent::Inline(text.into()));
+            batch.changes.insert(keys::extent(ino, end), Some(value));
+        }
+        store.write(&batch).unwrap();
+        let mut tree = KvTree::new(&store, SessionId::SERVER);
+        let found = tree.extents_to_replace(ino, 10, 22).unwrap();
+        assert_eq!(found, [(10, Extent::Inline(vec![0; 3].into())), (20, Extent::Inline("six".into()))]);
+        assert_eq!(tree.extents(ino, 10, 22).unwrap()[0], (10, Extent::Inline("two".into())));
     }
 }

@@ -23,12 +23,11 @@ pub fn apply<T: Tree>(
         return Err(Errno::EINVAL.into());
     }
     let mut pieces = Vec::new();
-    for (offset, extent) in content::around(tree, src, &source, src_offset, src_end)? {
+    let shared = if source.allocated == 0 { Vec::new() } else { tree.extents(src, src_offset, src_end)? };
+    for (offset, extent) in shared {
         let start = offset.max(src_offset);
         let end = (offset + extent.len()).min(src_end);
-        if start < end {
-            pieces.push((dst_offset + (start - src_offset), extent.slice(start - offset, end - start)));
-        }
+        pieces.push((dst_offset + (start - src_offset), extent.slice(start - offset, end - start)));
     }
     let old = content::around(tree, dst, &inode, dst_offset, dst_end)?;
     let capability = clear_setid && privileges::clear(tree, dst, &mut inode)?;

@@ -71,8 +71,8 @@ pub(super) fn file<T: Tree>(tree: &mut T, ino: InodeId) -> Result<Inode, Fault<T
     }
 }
 
-/// The extents that overlap or touch a range. A file with nothing allocated has none, and is not asked for
-/// them.
+/// The extents that overlap or touch a range that is about to be replaced: see
+/// [`Tree::extents_to_replace`]. A file with nothing allocated has none, and is not asked for them.
 pub(super) fn around<T: Tree>(
     tree: &mut T,
     ino: InodeId,
@@ -83,7 +83,7 @@ pub(super) fn around<T: Tree>(
     if inode.allocated == 0 {
         return Ok(Vec::new());
     }
-    tree.extents(ino, start.saturating_sub(1), end.saturating_add(1))
+    tree.extents_to_replace(ino, start, end)
 }
 
 /// `[start, end)` is to hold `pieces`, which lie in it in order, and nothing else. `old` is what lies
