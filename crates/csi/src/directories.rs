@@ -3,6 +3,7 @@
 //! ```text
 //! BASE/pvc-1                             what pods see
 //! BASE/.shoal-csi/volumes/pvc-1.json     its record
+//! BASE/.shoal-csi/new/pvc-1              what has no mode yet
 //! BASE/.shoal-csi/deleted/pvc-1-N        what is being deleted
 //! ```
 //!
@@ -14,13 +15,15 @@ use crate::limits::RECORD_BYTES_MAX;
 use anyhow::{Context, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The directory of the records.
 const OWN: &str = ".shoal-csi";
+/// The directory there of volumes that are being made.
+const NEW: &str = "new";
 
 /// The version of a record's format.
 const RECORD_VERSION: u32 = 1;
@@ -61,7 +64,7 @@ impl Directories {
     /// Opens a directory of volumes, and makes what is missing of it.
     pub fn open(base: PathBuf) -> anyhow::Result<Directories> {
         let directories = Directories { base };
-        for part in ["volumes", "deleted"] {
+        for part in ["volumes", "deleted", NEW] {
             let dir = directories.base.join(OWN).join(part);
             DirBuilder::new().recursive(true).create(&dir).with_context(|| dir.display().to_string())?;
         }
@@ -130,18 +133,24 @@ impl Directories {
                 record
             }
         };
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            made => {
-                made.with_context(|| path.display().to_string())?;
-                // Not the mode of mkdir(2), which the umask reduces.
-                let mode = fs::Permissions::from_mode(mode);
-                fs::set_permissions(&path, mode).with_context(|| path.display().to_string())?;
-            }
+        if path.symlink_metadata().is_err() {
+            self.make(directory, &path, mode).with_context(|| path.display().to_string())?;
         }
         sync(&path)?;
         sync(&self.base)?;
         Ok(record)
+    }
+
+    /// Makes the directory of a volume, which gets its name when it has its mode.
+    fn make(&self, directory: &str, path: &Path, mode: u32) -> io::Result<()> {
+        let new = self.base.join(OWN).join(NEW).join(directory);
+        match fs::create_dir(&new) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        // Not the mode of mkdir(2), which the umask reduces.
+        fs::set_permissions(&new, fs::Permissions::from_mode(mode))?;
+        fs::rename(&new, path)
     }
 
     /// Writes a record in one step.
@@ -195,16 +204,18 @@ impl Directories {
     /// Removes the contents of deleted volumes, also those that an ended process has left.
     pub fn sweep(&self) -> anyhow::Result<()> {
         let trash = self.base.join(OWN).join("deleted");
+        let mut outcome = Ok(());
         for entry in fs::read_dir(&trash).with_context(|| trash.display().to_string())? {
             let path = entry?.path();
             match fs::remove_dir_all(&path) {
+                // The others are removed all the same.
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(anyhow!(error).context(path.display().to_string()));
+                    outcome = outcome.and(Err(anyhow!(error).context(path.display().to_string())));
                 }
                 _ => {}
             }
         }
-        Ok(())
+        outcome
     }
 
     /// The directories of all volumes, in order.

@@ -1,10 +1,12 @@
 //! The calls, against a machine on which mounts are entries of a table.
 
+use crate::directories::Directories;
 use crate::messages::*;
 use crate::status::{Code, Status};
 use crate::{Driver, Mounted, Mounts, Settings, Usage};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -168,10 +170,32 @@ fn creation_and_deletion_that_a_crash_cut_short_are_finished_by_the_next_call() 
     fs::remove_dir(world.base().join("pvc-1")).unwrap();
     assert_eq!(world.create("pvc-1", 5).unwrap().capacity_bytes, 5);
     assert!(world.base().join("pvc-1").exists());
+    // As after a crash between the directory and its mode.
+    let path = world.base().join("pvc-1");
+    let new = world.base().join(".shoal-csi/new/pvc-1");
+    fs::rename(&path, &new).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o700)).unwrap();
+    world.create("pvc-1", 5).unwrap();
+    assert!(!new.exists() && path.metadata().unwrap().permissions().mode() & 0o777 != 0o700);
     // As after a crash between the directory and the record.
     fs::remove_dir(world.base().join("pvc-1")).unwrap();
     world.delete(&id);
     assert!(!world.base().join(".shoal-csi/volumes/pvc-1.json").exists());
+}
+
+#[test]
+fn what_cannot_be_removed_does_not_keep_the_rest() {
+    let world = World::new();
+    world.create("pvc-1", 0).unwrap();
+    let directories = Directories::open(world.base()).unwrap();
+    let trash = world.base().join(".shoal-csi/deleted");
+    for n in 0..9 {
+        // A file there is none of the driver's: it is not removed.
+        fs::write(trash.join(format!("file-{n}")), "").unwrap();
+        fs::create_dir_all(trash.join(format!("volume-{n}/sub"))).unwrap();
+    }
+    assert!(directories.sweep().is_err());
+    assert_eq!(fs::read_dir(&trash).unwrap().count(), 9);
 }
 
 #[test]
@@ -222,7 +246,6 @@ fn what_a_volume_cannot_be_is_refused_before_anything_is_made() {
 
 #[test]
 fn storage_class_chooses_the_volume_and_the_mode() {
-    use std::os::unix::fs::PermissionsExt;
     let world = World::new();
     let mut request = creation("pvc-1", 1);
     let pairs = [("volume", "mail"), ("mode", "2775"), ("csi.storage.k8s.io/pvc/name", "data")];
