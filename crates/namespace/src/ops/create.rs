@@ -19,7 +19,7 @@ pub fn apply<T: Tree>(
     if tree.dentry(parent, name)?.is_some() {
         return Err(Errno::EEXIST.into());
     }
-    flags::may_gain_name(&dir)?;
+    flags::may_create(&dir)?;
     let is_dir = new.kind == FileKind::Directory;
     if is_dir && dir.nlink >= SUBDIRS_MAX {
         return Err(Errno::EMLINK.into());

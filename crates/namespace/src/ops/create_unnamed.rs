@@ -18,7 +18,7 @@ pub fn apply<T: Tree>(
         return Err(Errno::EINVAL.into());
     }
     create::check(new)?;
-    flags::may_gain_name(&names::directory(tree, parent)?)?;
+    flags::may_create(&names::directory(tree, parent)?)?;
 
     let named = create::record(parent, new);
     tree.put_inode(ino, Inode { nlink: 0, multi_link: true, flags: InodeFlags::LINKABLE, ..named });

@@ -12,12 +12,12 @@ fn unless(inode: &Inode, flags: InodeFlags) -> Result<(), Errno> {
 }
 
 /// A name may be put into a directory: not if it is immutable.
-pub fn may_gain_name(dir: &Inode) -> Result<(), Errno> {
+pub fn may_create(dir: &Inode) -> Result<(), Errno> {
     unless(dir, InodeFlags::IMMUTABLE)
 }
 
 /// A name may be taken out of a directory and off an inode: not if either is immutable or append-only.
-pub fn may_lose_name(dir: &Inode, inode: &Inode) -> Result<(), Errno> {
+pub fn may_unlink(dir: &Inode, inode: &Inode) -> Result<(), Errno> {
     unless(dir, InodeFlags::PRIVILEGED)?;
     unless(inode, InodeFlags::PRIVILEGED)
 }

@@ -22,7 +22,7 @@ pub fn apply<T: Tree>(
     if inode.is_dir() {
         return Err(Errno::EPERM.into());
     }
-    flags::may_gain_name(&dir)?;
+    flags::may_create(&dir)?;
     flags::may_link(&inode)?;
     if inode.nlink == 0 && !inode.flags.intersects(InodeFlags::LINKABLE) {
         return Err(Errno::ENOENT.into());

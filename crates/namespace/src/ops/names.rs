@@ -45,28 +45,28 @@ pub(super) fn count(dir: &mut Inode, entries: i64, nlink: i32, time: Timestamp) 
 }
 
 /// An inode that is about to lose a name.
-pub(super) struct Loser {
+pub(super) struct UnlinkTarget {
     ino: InodeId,
     inode: Inode,
     keep: bool,
     held_elsewhere: bool,
 }
 
-impl Loser {
+impl UnlinkTarget {
     /// Reads what its fate depends on. `keep`: the session that acts still refers to it.
     pub(super) fn read<T: Tree>(
         tree: &mut T,
         ino: InodeId,
         inode: Inode,
         keep: bool,
-    ) -> Result<Loser, Fault<T::Error>> {
-        Ok(Loser { ino, inode, keep, held_elsewhere: tree.is_held_elsewhere(ino)? })
+    ) -> Result<UnlinkTarget, Fault<T::Error>> {
+        Ok(UnlinkTarget { ino, inode, keep, held_elsewhere: tree.is_held_elsewhere(ino)? })
     }
 
     /// Takes the name off. Without another name the inode dies, unless a session holds it. A directory has
     /// but one name.
-    pub(super) fn lose_name<T: Tree>(self, tree: &mut T, time: Timestamp) {
-        let Loser { ino, mut inode, keep, held_elsewhere } = self;
+    pub(super) fn unlink<T: Tree>(self, tree: &mut T, time: Timestamp) {
+        let UnlinkTarget { ino, mut inode, keep, held_elsewhere } = self;
         inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
         inode.ctime = time;
         if inode.nlink > 0 {

@@ -1,7 +1,7 @@
 //! Moves a name, replaces one, or swaps two.
 
 use super::flags;
-use super::names::{self, Loser, is_within};
+use super::names::{self, UnlinkTarget, is_within};
 use crate::{Dentry, Fault, RenameFlags, Tree};
 use shoal_types::limits::SUBDIRS_MAX;
 use shoal_types::{Errno, Inode, InodeId, Name, Timestamp};
@@ -30,8 +30,8 @@ pub fn apply<T: Tree>(
         Some(target) if target.ino == moved.ino => return Ok(()),
         _ => {}
     }
-    flags::may_lose_name(&dirs.from.1, &inode)?;
-    flags::may_gain_name(dirs.to())?;
+    flags::may_unlink(&dirs.from.1, &inode)?;
+    flags::may_create(dirs.to())?;
     if inode.is_dir() && from.0 != to.0 && is_within(tree, to.0, moved.ino)? {
         return Err(Errno::EINVAL.into());
     }
@@ -53,7 +53,7 @@ fn replace<T: Tree>(
     let mut replaced_dir = false;
     if let Some(dentry) = target {
         let target = names::behind(tree, dentry)?;
-        flags::may_lose_name(dirs.to(), &target)?;
+        flags::may_unlink(dirs.to(), &target)?;
         replaced_dir = target.is_dir();
         match (inode.is_dir(), target.is_dir()) {
             (true, false) => return Err(Errno::ENOTDIR.into()),
@@ -65,7 +65,7 @@ fn replace<T: Tree>(
             (true, true) if target.entries > 0 => return Err(Errno::ENOTEMPTY.into()),
             _ => {}
         }
-        replaced = Some(Loser::read(tree, dentry.ino, target, keep)?);
+        replaced = Some(UnlinkTarget::read(tree, dentry.ino, target, keep)?);
     }
     dirs.count_from(-1, -i32::from(inode.is_dir()), time);
     let nlink = i32::from(inode.is_dir()) - i32::from(replaced_dir);
@@ -77,7 +77,7 @@ fn replace<T: Tree>(
     tree.put_dentry(to.0, to.1, moved);
     tree.put_inode(moved.ino, inode);
     if let Some(replaced) = replaced {
-        replaced.lose_name(tree, time);
+        replaced.unlink(tree, time);
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn exchange<T: Tree>(
     time: Timestamp,
 ) -> Result<(), Fault<T::Error>> {
     let mut other = names::behind(tree, target)?;
-    flags::may_lose_name(dirs.to(), &other)?;
+    flags::may_unlink(dirs.to(), &other)?;
     if other.is_dir() && from.0 != to.0 && is_within(tree, from.0, target.ino)? {
         return Err(Errno::EINVAL.into());
     }

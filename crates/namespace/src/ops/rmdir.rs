@@ -1,7 +1,7 @@
 //! Removes an empty directory.
 
 use super::flags;
-use super::names::{self, Loser};
+use super::names::{self, UnlinkTarget};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 
@@ -18,15 +18,15 @@ pub fn apply<T: Tree>(
     if !inode.is_dir() {
         return Err(Errno::ENOTDIR.into());
     }
-    flags::may_lose_name(&dir, &inode)?;
+    flags::may_unlink(&dir, &inode)?;
     if inode.entries > 0 {
         return Err(Errno::ENOTEMPTY.into());
     }
-    let loser = Loser::read(tree, dentry.ino, inode, keep)?;
+    let target = UnlinkTarget::read(tree, dentry.ino, inode, keep)?;
 
     names::count(&mut dir, -1, -1, time);
     tree.put_inode(parent, dir);
     tree.remove_dentry(parent, name);
-    loser.lose_name(tree, time);
+    target.unlink(tree, time);
     Ok(())
 }

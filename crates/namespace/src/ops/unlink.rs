@@ -1,7 +1,7 @@
 //! Removes a name of something that is not a directory.
 
 use super::flags;
-use super::names::{self, Loser};
+use super::names::{self, UnlinkTarget};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 
@@ -18,12 +18,12 @@ pub fn apply<T: Tree>(
     if inode.is_dir() {
         return Err(Errno::EISDIR.into());
     }
-    flags::may_lose_name(&dir, &inode)?;
-    let loser = Loser::read(tree, dentry.ino, inode, keep)?;
+    flags::may_unlink(&dir, &inode)?;
+    let target = UnlinkTarget::read(tree, dentry.ino, inode, keep)?;
 
     names::count(&mut dir, -1, 0, time);
     tree.put_inode(parent, dir);
     tree.remove_dentry(parent, name);
-    loser.lose_name(tree, time);
+    target.unlink(tree, time);
     Ok(())
 }
