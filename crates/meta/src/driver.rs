@@ -191,7 +191,7 @@ impl<M: Machine> Driver<M> {
                 self.durable = self.durable.max(index);
                 let truncatable = self.truncatable();
                 let log = &mut self.node.mut_store().log;
-                log.drop_through(truncatable).map_err(|error| error.to_string())?;
+                log.truncate_prefix(truncatable).map_err(|error| error.to_string())?;
                 self.measure_log();
                 if further {
                     // Checked here because the log may have grown too long during the flush, without a later

@@ -130,7 +130,7 @@ fn a_conflict_replaces_everything_from_its_index_on() {
     assert_eq!(entries(&log), expected);
     assert_eq!(log.state(), b"later");
     // Voided segments are removed with the others.
-    log.drop_through(11).expect("drop");
+    log.truncate_prefix(11).expect("drop");
     let log = reopen(&disk).expect("open");
     assert_eq!((log.first_index(), log.last_index(), log.term(11)), (12, 13, Some(1)));
 }
@@ -143,7 +143,7 @@ fn dropping_takes_whole_segments_and_their_files_are_written_again() {
         log.append(&[entry(index, 1, 900)], None, true).expect("append");
     }
     let before = log.bytes();
-    log.drop_through(40).expect("drop");
+    log.truncate_prefix(40).expect("drop");
     assert!(log.first_index() > 30 && log.first_index() <= 41, "first index {}", log.first_index());
     assert!(log.bytes() < before / 2);
     assert_eq!(log.term(log.first_index() - 1), Some(1));
@@ -154,7 +154,7 @@ fn dropping_takes_whole_segments_and_their_files_are_written_again() {
         log.append(&[entry(index, 2, 900)], None, true).expect("append");
     }
     assert!(spares(&disk) < OPTIONS.spare_segments);
-    log.drop_through(1000).expect("drop all but the last");
+    log.truncate_prefix(1000).expect("drop all but the last");
     let log = reopen(&disk).expect("open");
     assert!(log.first_index() > first && log.last_index() == 70);
     assert_eq!(entries(&log).last(), Some(&entry(70, 2, 900)));
@@ -336,7 +336,7 @@ proptest! {
                     log.append(&[], None, true).expect("flush");
                     possible = vec![now.clone()];
                     dropped = dropped.max(log.last_index().saturating_sub(back));
-                    log.drop_through(dropped).expect("drop");
+                    log.truncate_prefix(dropped).expect("drop");
                 }
                 Step::Crash { seed } => {
                     disk = disk.crash(&mut Chance(seed));

@@ -225,11 +225,11 @@ impl RaftLog {
     }
 
     /// Removes segments all of whose entries have indexes up to `index`.
-    pub fn drop_through(&mut self, index: u64) -> Result<(), LogError> {
+    pub fn truncate_prefix(&mut self, index: u64) -> Result<(), LogError> {
         if let Some(why) = &self.poisoned {
             return Err(LogError::Poisoned(why.clone()));
         }
-        let result = self.drop_segments(index);
+        let result = self.remove_segments(index);
         if let Err(error) = &result {
             self.poisoned = Some(error.to_string());
         }
@@ -378,7 +378,7 @@ impl RaftLog {
         self.places.truncate(index.saturating_sub(self.base_index) as usize);
     }
 
-    fn drop_segments(&mut self, index: u64) -> Result<(), LogError> {
+    fn remove_segments(&mut self, index: u64) -> Result<(), LogError> {
         while self.segments.len() > 1 {
             let Some(first) = self.segments.front() else { break };
             let number = first.header.number;
