@@ -46,7 +46,7 @@ impl Shared {
             let shared = self.clone();
             Box::new(move || match parked {
                 Parked::Read(request, done) => shared.continue_read(term, Some(id), request, done),
-                Parked::Acquire(acquiring, done) => shared.go_on_acquiring(term, acquiring, done),
+                Parked::Acquire(acquiring, done) => shared.continue_acquire(term, acquiring, done),
             })
         };
         self.leases.change(term, resume, change).ok_or_else(|| self.replica.core.not_leader())
@@ -127,7 +127,7 @@ impl Shared {
 
     pub(crate) fn acquire(self: &Arc<Self>, acquire: Acquire, done: Done<AcquireReply>) {
         match self.admit(acquire.session) {
-            Ok(term) => self.go_on_acquiring(term, Box::new(Acquiring::new(acquire)), done),
+            Ok(term) => self.continue_acquire(term, Box::new(Acquiring::new(acquire)), done),
             Err(error) => done(Err(error)),
         }
     }

@@ -16,19 +16,19 @@ enum Step {
     /// It waits for other sessions.
     Parked,
     /// It is ready; its targets are looked up once more.
-    Look,
+    Ready,
 }
 
 impl Shared {
     /// Continues a request as far as it can.
-    pub(super) fn go_on_acquiring(
+    pub(super) fn continue_acquire(
         self: &Arc<Self>,
         term: u64,
         acquiring: Box<Acquiring>,
         done: Done<AcquireReply>,
     ) {
         let mut kept = Some((acquiring, done));
-        match self.try_to_acquire(term, &mut kept) {
+        match self.try_acquire(term, &mut kept) {
             Ok(None) => {}
             Ok(Some(reply)) => {
                 if let Some((_, done)) = kept {
@@ -46,7 +46,7 @@ impl Shared {
         }
     }
 
-    fn try_to_acquire(
+    fn try_acquire(
         self: &Arc<Self>,
         term: u64,
         kept: &mut Option<(Box<Acquiring>, Done<AcquireReply>)>,
@@ -61,21 +61,21 @@ impl Shared {
             let lacking: Vec<Target> =
                 targets.iter().filter(|target| !contains(&acquiring.targets, target)).cloned().collect();
             if acquiring.id.is_none() || !lacking.is_empty() {
-                match self.take(term, targets, lacking, kept)? {
+                match self.enqueue(term, targets, lacking, kept)? {
                     Step::Parked => return Ok(None),
-                    Step::Look => continue,
+                    Step::Ready => continue,
                 }
             }
             let Some(id) = acquiring.id else { continue };
             let wanted = targets.iter().map(|target| target.ino).collect();
             acquiring.targets = targets;
             self.with_table(term, |leases| leases.table.keep_only(id, &wanted))?;
-            return self.give(term, id, acquiring).map(Some);
+            return self.grant(term, id, acquiring).map(Some);
         }
     }
 
     /// Queues a request, or extends it.
-    fn take(
+    fn enqueue(
         self: &Arc<Self>,
         term: u64,
         targets: Vec<Target>,
@@ -110,7 +110,7 @@ impl Shared {
                 }
             }
             if answer == Answer::Ready {
-                return Ok(Step::Look);
+                return Ok(Step::Ready);
             }
             if let Some((acquiring, done)) = kept.take() {
                 leases.park(id, Parked::Acquire(acquiring, done));
@@ -119,7 +119,7 @@ impl Shared {
         })?
     }
 
-    fn give(
+    fn grant(
         self: &Arc<Self>,
         term: u64,
         id: RequestId,
