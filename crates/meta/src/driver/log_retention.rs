@@ -26,7 +26,8 @@ impl<M: Machine> Driver<M> {
         // A replica that fetches a state must find in the log what comes after it, or it would fetch for
         // ever. While it opens that state it is silent.
         let most = self.core.sizes.log_fetched_bytes();
-        let given = self.core.checkpoints.given_from().into_iter().filter(|index| fits(*index, most));
+        let given =
+            self.core.checkpoints.retained_log_starts().into_iter().filter(|index| fits(*index, most));
         followers.chain(given).fold(self.durable, u64::min)
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Checkpoints {
     open: Mutex<BTreeMap<u64, Checkpoint>>,
     /// For each checkpoint: its last log entry, or an earlier one while it is made, and the time of the last
     /// fetch. The replica that fetches it needs the log from there on.
-    given: Mutex<BTreeMap<u64, (u64, Instant)>>,
+    retained: Mutex<BTreeMap<u64, (u64, Instant)>>,
 }
 
 impl Checkpoints {
@@ -36,7 +36,7 @@ impl Checkpoints {
         if let Err(why) = remove(&dir) {
             tracing::warn!(why, "removing old checkpoints failed");
         }
-        Checkpoints { dir, open: Mutex::default(), given: Mutex::default() }
+        Checkpoints { dir, open: Mutex::default(), retained: Mutex::default() }
     }
 
     pub(crate) fn answer(
@@ -59,10 +59,10 @@ impl Checkpoints {
     }
 
     /// The log entries up to which other replicas have, or will soon have, the state.
-    pub(crate) fn given_from(&self) -> Vec<u64> {
-        let mut given = self.given.lock();
-        given.retain(|_, (_, asked)| asked.elapsed() <= CHECKPOINT_IDLE_MAX);
-        given.values().map(|(index, _)| *index).collect()
+    pub(crate) fn retained_log_starts(&self) -> Vec<u64> {
+        let mut retained = self.retained.lock();
+        retained.retain(|_, (_, asked)| asked.elapsed() <= CHECKPOINT_IDLE_MAX);
+        retained.values().map(|(index, _)| *index).collect()
     }
 
     /// Removes checkpoints that are no longer fetched.
@@ -89,16 +89,16 @@ impl Checkpoints {
         std::fs::create_dir_all(&self.dir).map_err(io_error(&self.dir))?;
         let checkpoint = shoal_runtime::random::number();
         let dir = self.dir.join(format!("{checkpoint:016x}"));
-        self.promise(store, checkpoint)?;
+        self.retain_log(store, checkpoint)?;
         let made = make(store, founders, checkpoint, &dir);
         match &made {
             Ok(manifest) => {
                 let files = manifest.files.clone();
-                self.given.lock().insert(checkpoint, (manifest.index, Instant::now()));
+                self.retained.lock().insert(checkpoint, (manifest.index, Instant::now()));
                 open.insert(checkpoint, Checkpoint { dir, files, used: Instant::now() });
             }
             Err(_) => {
-                self.given.lock().remove(&checkpoint);
+                self.retained.lock().remove(&checkpoint);
                 remove(&dir)?;
             }
         }
@@ -107,12 +107,12 @@ impl Checkpoints {
 
     /// Keeps the log from the store's last entry on, before the store is copied: while the copy is made, the
     /// log may be truncated.
-    fn promise(&self, store: &RocksStore, checkpoint: u64) -> Result<(), String> {
+    fn retain_log(&self, store: &RocksStore, checkpoint: u64) -> Result<(), String> {
         // Locked first: if the store advances after it was read, the log is not truncated before this entry
         // is seen.
-        let mut given = self.given.lock();
+        let mut retained = self.retained.lock();
         let index = applied_index(store).map_err(|error| error.to_string())?;
-        given.insert(checkpoint, (index, Instant::now()));
+        retained.insert(checkpoint, (index, Instant::now()));
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Checkpoints {
         let idle = open.iter().min_by_key(|(_, one)| one.used);
         let idle = idle.filter(|(_, one)| one.used.elapsed() > CHECKPOINT_ABANDONED_AFTER).map(|(id, _)| *id);
         let Some((id, one)) = idle.and_then(|id| open.remove_entry(&id)) else { return Ok(()) };
-        self.given.lock().remove(&id);
+        self.retained.lock().remove(&id);
         remove(&one.dir)
     }
 
@@ -131,7 +131,7 @@ impl Checkpoints {
             let mut open = self.open.lock();
             let one = open.get_mut(&checkpoint).ok_or("there is no such checkpoint (any more)")?;
             one.used = Instant::now();
-            if let Some((_, asked)) = self.given.lock().get_mut(&checkpoint) {
+            if let Some((_, asked)) = self.retained.lock().get_mut(&checkpoint) {
                 *asked = one.used;
             }
             let (name, _) = one.files.get(file as usize).ok_or("there is no such file")?;
@@ -214,7 +214,7 @@ mod tests {
         begin().expect("begun");
         assert!(checkpoints.page(made[0], 0, 0, 0).is_ok());
         assert!(checkpoints.page(made[1], 0, 0, 0).is_err());
-        assert_eq!(checkpoints.given_from(), vec![7; CHECKPOINTS_MAX]);
+        assert_eq!(checkpoints.retained_log_starts(), vec![7; CHECKPOINTS_MAX]);
         assert!(begin().is_err());
     }
 
@@ -223,8 +223,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = store(&dir.path().join("store"), 7);
         let checkpoints = Checkpoints::new(dir.path());
-        checkpoints.promise(&store, 1).expect("promised");
-        assert_eq!(checkpoints.given_from(), [7]);
+        checkpoints.retain_log(&store, 1).expect("promised");
+        assert_eq!(checkpoints.retained_log_starts(), [7]);
     }
 
     #[test]
