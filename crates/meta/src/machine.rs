@@ -24,7 +24,7 @@ pub trait Peers: Send + Sync + 'static {
     fn send(&self, to: ReplicaId, message: Bytes);
     /// Sends a request, which [`Replica::answer`](crate::Replica::answer) handles there, and waits for the
     /// reply.
-    fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String>;
+    fn request(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String>;
     /// The node of a replica, as far as known.
     fn node_of(&self, replica: ReplicaId) -> Option<NodeId>;
     /// Replicas that the group should have besides this one.

@@ -196,7 +196,7 @@ impl Peers for NetworkPeers {
         });
     }
 
-    fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
+    fn request(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
         let (network, servers) = self.line.0.clone();
         let line = Line { network, servers, pair: (self.me, to.0 as Machine) };
         let answer = line.wait_for("state", move |server| {

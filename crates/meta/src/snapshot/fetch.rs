@@ -91,7 +91,7 @@ struct Fetching<'a> {
 
 impl Fetching<'_> {
     fn begin(&self) -> Result<Manifest, String> {
-        let manifest: Manifest = decode(&self.peers.ask(self.from, encode(&SnapshotRequest::Begin))?)?;
+        let manifest: Manifest = decode(&self.peers.request(self.from, encode(&SnapshotRequest::Begin))?)?;
         match manifest.files.iter().find(|(name, _)| !is_name(name)) {
             Some((name, _)) => Err(format!("{name:?} is no name of a file")),
             None => Ok(manifest),
@@ -100,7 +100,8 @@ impl Fetching<'_> {
 
     fn end(&self, manifest: &Manifest) {
         // If this gets lost, the other replica removes the checkpoint after a timeout.
-        let _ = self.peers.ask(self.from, encode(&SnapshotRequest::End { checkpoint: manifest.checkpoint }));
+        let _ =
+            self.peers.request(self.from, encode(&SnapshotRequest::End { checkpoint: manifest.checkpoint }));
     }
 
     /// Files that a newer checkpoint of the same store shares with this one, if it still exists.
@@ -148,7 +149,7 @@ impl Fetching<'_> {
 
     fn page(&self, manifest: &Manifest, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {
         let request = SnapshotRequest::Page { checkpoint: manifest.checkpoint, file, offset, len };
-        self.peers.ask(self.from, encode(&request))
+        self.peers.request(self.from, encode(&request))
     }
 }
 

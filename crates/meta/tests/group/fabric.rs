@@ -148,7 +148,7 @@ impl Peers for End {
         self.fabric.posted.notify_all();
     }
 
-    fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
+    fn request(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
         let server = {
             let state = self.fabric.state.lock().expect("lock");
             let cut = &state.weather.cut;

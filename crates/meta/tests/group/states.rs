@@ -20,8 +20,8 @@ impl Peers for Only {
     fn send(&self, to: ReplicaId, message: Bytes) {
         self.1.send(to, message);
     }
-    fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
-        self.1.ask(to, request)
+    fn request(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
+        self.1.request(to, request)
     }
     fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
         self.1.node_of(replica)

@@ -48,7 +48,7 @@ impl Peers for GroupPeers {
         }
     }
 
-    fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
+    fn request(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
         let node = self.node_of(to).ok_or_else(|| format!("no node is known to have {to}"))?;
         let link = self.view.link(node, Lane::Blocks).ok_or_else(|| format!("{node} is gone"))?;
         let parts = vec![self.head(to), request];
@@ -71,7 +71,7 @@ pub struct NoPeers;
 
 impl Peers for NoPeers {
     fn send(&self, _: ReplicaId, _: Bytes) {}
-    fn ask(&self, to: ReplicaId, _: Bytes) -> Result<Bytes, String> {
+    fn request(&self, to: ReplicaId, _: Bytes) -> Result<Bytes, String> {
         Err(format!("{to} is not there yet"))
     }
     fn node_of(&self, _: ReplicaId) -> Option<NodeId> {
