@@ -2,7 +2,7 @@
 
 use crate::limits::{RECLAIM_WAIT_MAX, SHORT_BYTES};
 use crate::shared::Shared;
-use crate::space::Dues;
+use crate::space::Reservations;
 use shoal_runtime::time::Instant;
 use shoal_types::SessionId;
 use shoal_wire::{MetaError, Space};
@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 
 impl Shared {
     /// The room that has to be set aside now.
-    pub(crate) fn dues(&self) -> Dues {
+    pub(crate) fn reservations(&self) -> Reservations {
         let core = &self.replica.core;
         let log = core.driver.log_disk_bytes.load(Ordering::Relaxed);
-        Dues {
+        Reservations {
             // The log continues to grow while the store is flushed.
             log_growth: (core.sizes.log_bytes + core.sizes.log_bytes / 2).saturating_sub(log),
             unwritten: self.store.unwritten_bytes(),
@@ -23,7 +23,7 @@ impl Shared {
 
     /// The room that may be granted in addition, in bytes.
     pub(crate) fn grantable(&self) -> Result<u64, MetaError> {
-        self.room.free(self.dues())
+        self.room.free(self.reservations())
     }
 
     /// Grants the wanted room, or what is free of it. If that would leave a session with very little, deleted
@@ -40,7 +40,7 @@ impl Shared {
         let core = &self.replica.core;
         core.flush_tasks.reclaim(core.removed.load(Ordering::Relaxed), until);
         let bytes = self.try_grant(session, want, 0)?.unwrap_or(0);
-        tracing::debug!(%session, want, bytes, dues = ?self.dues(), waited = ?begun.elapsed(), "room is short");
+        tracing::debug!(%session, want, bytes, reservations = ?self.reservations(), waited = ?begun.elapsed(), "room is short");
         Ok(bytes)
     }
 

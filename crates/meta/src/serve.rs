@@ -293,7 +293,7 @@ impl MetaService for Server {
             return Err(MetaError::Version { server: PROTOCOL_VERSION, client: request.protocol });
         }
         let _one = shared.sessions.opening.lock();
-        for session in shared.sessions.in_the_way(&request) {
+        for session in shared.sessions.superseded_by(&request) {
             tracing::warn!(%session, "ending a session that its client has given up");
             shared.end_session(session)?;
         }
@@ -426,6 +426,6 @@ impl MetaService for Server {
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
         let shared = &self.shared;
         let counters = shared.read_for(session, |state| Ok(query::counters(state)?))?;
-        shared.room.statfs(shared.dues(), counters.used_bytes, counters.inodes)
+        shared.room.statfs(shared.reservations(), counters.used_bytes, counters.inodes)
     }
 }

@@ -96,7 +96,7 @@ impl Sessions {
     /// process left behind: silent for longer than any live one. Sessions of earlier boots of its machine are
     /// among them, unless this leader has just heard from them. A machine may be mistaken for another, so a
     /// recent request counts more than its boot.
-    pub(crate) fn in_the_way(&self, request: &SessionRequest) -> Vec<SessionId> {
+    pub(crate) fn superseded_by(&self, request: &SessionRequest) -> Vec<SessionId> {
         let SessionRequest { client, instance, origin, .. } = request;
         let instance = *instance;
         let living = self.living.lock();

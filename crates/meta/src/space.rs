@@ -32,7 +32,7 @@ pub(crate) struct Room {
 
 /// Space to set aside, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Dues {
+pub(crate) struct Reservations {
     /// The most by which the log may still grow.
     pub(crate) log_growth: u64,
     /// Changes that the store has yet to write.
@@ -50,7 +50,7 @@ impl Room {
     }
 
     /// Space that may be granted in addition: free on both disks, and not set aside.
-    pub(crate) fn free(&self, dues: Dues) -> Result<u64, MetaError> {
+    pub(crate) fn free(&self, reservations: Reservations) -> Result<u64, MetaError> {
         let (_, here) = disk_bytes(&self.dir)?;
         let brick = self.bricks.room().map_err(|error| match error {
             BlockError::Unreachable(why) => MetaError::Unavailable(why),
@@ -59,17 +59,22 @@ impl Room {
         // Some node may have its metadata and a brick on one disk, so the same is set aside on both, each in
         // its proportion.
         let kept = if self.is_set { self.reserve_bytes } else { reserve_of(brick.total_bytes) };
-        let dues = [dues.log_growth, dues.unwritten, dues.outstanding];
+        let reservations = [reservations.log_growth, reservations.unwritten, reservations.outstanding];
         let rest = |free: u64, reserve: u64| {
-            dues.into_iter().fold(free.saturating_sub(reserve), u64::saturating_sub)
+            reservations.into_iter().fold(free.saturating_sub(reserve), u64::saturating_sub)
         };
         Ok(rest(here, self.reserve_bytes).min(rest(brick.free_bytes, kept)))
     }
 
     /// What `statfs` reports. The disk may have other users: the volume's size is what it holds plus what it
     /// may still take. What sessions hold counts as free, since they hold it to write into.
-    pub(crate) fn statfs(&self, dues: Dues, used_bytes: u64, inodes: u64) -> Result<Statfs, MetaError> {
-        let free_bytes = self.free(Dues { outstanding: 0, ..dues })?;
+    pub(crate) fn statfs(
+        &self,
+        reservations: Reservations,
+        used_bytes: u64,
+        inodes: u64,
+    ) -> Result<Statfs, MetaError> {
+        let free_bytes = self.free(Reservations { outstanding: 0, ..reservations })?;
         Ok(Statfs {
             total_bytes: used_bytes.saturating_add(free_bytes),
             free_bytes,

@@ -3,7 +3,7 @@
 
 mod background;
 mod heal;
-mod pace;
+mod rate_limiter;
 mod tier;
 
 pub(crate) use background::{Background, Work};

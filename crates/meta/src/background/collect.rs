@@ -2,7 +2,7 @@
 //!
 //! Blocks on a brick that is away stay on the list, and are deferred until bricks return.
 
-use super::Trouble;
+use super::StepError;
 use crate::limits::{COLLECT_PAGE, DEFERRED_BLOCKS_MAX};
 use crate::shared::Shared;
 use shoal_namespace::{Command, query};
@@ -23,7 +23,7 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// Deletes some blocks. Returns whether there may be more.
-    pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
+    pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, StepError> {
         let garbage = query::garbage(&shared.store, self.after, COLLECT_PAGE)?;
         let Some((last, _)) = garbage.last().copied() else {
             self.after = None;

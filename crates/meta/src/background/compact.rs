@@ -6,7 +6,7 @@
 //! see the same bytes before and after. A reader with the old extents finds their blocks missing, and looks
 //! the extents up again.
 
-use super::Trouble;
+use super::StepError;
 use super::policies::Finder;
 use crate::limits::*;
 use crate::shared::Shared;
@@ -55,7 +55,7 @@ impl Compactor {
     }
 
     /// Compacts one file, if one is due.
-    pub(crate) fn step(&mut self, shared: &Shared) -> Result<(), Trouble> {
+    pub(crate) fn step(&mut self, shared: &Shared) -> Result<(), StepError> {
         let now = Instant::now();
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
@@ -69,7 +69,7 @@ impl Compactor {
         Ok(())
     }
 
-    fn read_candidates(&mut self, shared: &Shared, now: Instant) -> Result<(), Trouble> {
+    fn read_candidates(&mut self, shared: &Shared, now: Instant) -> Result<(), StepError> {
         let state = shared.store.snapshot();
         let mut after = None;
         while self.ripe.len() < COMPACT_REMEMBERED_MAX {
@@ -87,7 +87,7 @@ impl Compactor {
         Ok(())
     }
 
-    fn compact(&mut self, shared: &Shared, ino: InodeId) -> Result<(), Trouble> {
+    fn compact(&mut self, shared: &Shared, ino: InodeId) -> Result<(), StepError> {
         let size = match query::inode(&shared.store.snapshot(), ino) {
             Ok(file) => file.inode.size,
             Err(Fault::Errno(_)) => return Ok(()),
@@ -130,7 +130,7 @@ impl Compactor {
     }
 
     /// Stores a run as one block, if that is worth it, and replaces the run by it.
-    fn merge(&mut self, shared: &Shared, ino: InodeId, run: Run) -> Result<(), Trouble> {
+    fn merge(&mut self, shared: &Shared, ino: InodeId, run: Run) -> Result<(), StepError> {
         let Some((offset, _)) = run.first().cloned() else { return Ok(()) };
         let has_bytes = run.iter().any(|(_, extent)| !matches!(extent, Extent::Zero { .. }));
         let len = run.iter().map(|(_, extent)| extent.len()).sum::<u64>() as u32;
@@ -167,7 +167,7 @@ impl Compactor {
         Ok(())
     }
 
-    fn next_id(&mut self, shared: &Shared) -> Result<BlockId, Trouble> {
+    fn next_id(&mut self, shared: &Shared) -> Result<BlockId, StepError> {
         if self.ids.is_empty()
             && let Outcome::Blocks { first, count } =
                 shared.propose(&Command::GrantBlocks { count: COMPACT_BLOCK_IDS })?
@@ -181,9 +181,9 @@ impl Compactor {
     }
 }
 
-impl From<Errno> for Trouble {
-    fn from(errno: Errno) -> Trouble {
-        Trouble::Server(shoal_wire::MetaError::Errno(errno))
+impl From<Errno> for StepError {
+    fn from(errno: Errno) -> StepError {
+        StepError::Server(shoal_wire::MetaError::Errno(errno))
     }
 }
 

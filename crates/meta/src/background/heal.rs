@@ -19,7 +19,7 @@
 
 use super::heal_queue::{HealQueue, Priority};
 use super::schemes::SchemeWalk;
-use super::{Trouble, place};
+use super::{StepError, place};
 use crate::limits::{HEAL_FOUND_MAX, HEAL_GROUPS_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
 use crate::tasks::{Examined, HealTask};
@@ -41,7 +41,7 @@ pub(crate) fn run(shared: &Shared) {
             let (moved, waiting, failed) = (status.moved_blocks, status.waiting_blocks, status.failed_blocks);
             tracing::info!(?task, moved, waiting, failed, took_ms = status.took_ms, "healed blocks");
         }
-        if let Err(Trouble::Server(error)) = outcome {
+        if let Err(StepError::Server(error)) = outcome {
             tracing::info!(%error, "healing is deferred");
         }
     }
@@ -83,7 +83,7 @@ impl Wanted {
 }
 
 /// Returns whether it has reached the end.
-fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
+fn walk(shared: &Shared, task: HealTask) -> Result<bool, StepError> {
     let schemes = shared.bricks.policies().schemes;
     let wanted = Wanted::of_any_file(&*shared.bricks);
     let search = |queue: &mut HealQueue, after, least| {
@@ -105,7 +105,7 @@ fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
 }
 
 /// Converts blocks that are not in the scheme of their files. Returns whether it has reached the end.
-fn convert(shared: &Shared, schemes: Schemes) -> Result<bool, Trouble> {
+fn convert(shared: &Shared, schemes: Schemes) -> Result<bool, StepError> {
     let mut walk = SchemeWalk::new(schemes);
     let ends = || shared.heal.is_over() || shared.heal.should_restart();
     let mut is_left = true;
@@ -243,7 +243,7 @@ fn heal(
     task: HealTask,
     page: &[BlockId],
     wanted: impl Fn(BlockId) -> Wanted + Sync,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let claimed = shared.heal.claim(page);
     let outcome = heal_claimed(shared, task, &claimed, wanted);
     shared.heal.release(&claimed);
@@ -260,7 +260,7 @@ fn heal_claimed(
     task: HealTask,
     page: &[BlockId],
     wanted: impl Fn(BlockId) -> Wanted + Sync,
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let term = shared.leads()?;
     let blocks =
         place::copy(page, shared.bricks.copying_nodes(), |id| copy_one(shared, task, id, wanted(id)))?;
@@ -273,7 +273,12 @@ fn heal_claimed(
     )
 }
 
-fn copy_one(shared: &Shared, task: HealTask, id: BlockId, wanted: Wanted) -> Result<Option<Placed>, Trouble> {
+fn copy_one(
+    shared: &Shared,
+    task: HealTask,
+    id: BlockId,
+    wanted: Wanted,
+) -> Result<Option<Placed>, StepError> {
     let bricks = &*shared.bricks;
     let Some(known) = query::block(&shared.store, id)?.filter(|block| block.refs > 0).map(|block| block.info)
     else {
@@ -295,7 +300,7 @@ fn try_one(
     (id, known): (BlockId, BlockInfo),
     wanted: Wanted,
     is_lacking: &mut bool,
-) -> Result<Option<Placed>, Trouble> {
+) -> Result<Option<Placed>, StepError> {
     let bricks = &*shared.bricks;
     let mut info = known;
     if task == HealTask::Survey && forgets_scheme(&known.group) {
@@ -312,7 +317,7 @@ fn try_one(
     let is_whole = bricks.is_whole(info.group);
     let has_wanted_scheme = wanted.is_met(bricks, info);
     let is_wanted = !is_whole || !has_wanted_scheme || task == HealTask::Rebalance;
-    if !is_wanted || !shared.heal.pace.wait(u64::from(info.len), || shared.heal.is_over()) {
+    if !is_wanted || !shared.heal.rate_limiter.wait(u64::from(info.len), || shared.heal.is_over()) {
         return Ok(None);
     }
     let outcome = match (is_whole, has_wanted_scheme) {
@@ -345,7 +350,7 @@ fn forgets_scheme(group: &BlockGroup) -> bool {
 }
 
 /// A block could not be read. If nothing refers to it any more, it was deleted meanwhile.
-fn failed(shared: &Shared, id: BlockId, error: &BlockError) -> Result<(), Trouble> {
+fn failed(shared: &Shared, id: BlockId, error: &BlockError) -> Result<(), StepError> {
     if query::block(&shared.store, id)?.is_none_or(|block| block.refs == 0) {
         return Ok(());
     }

@@ -30,32 +30,32 @@ use std::sync::atomic::Ordering;
 use sweep::Sweeper;
 
 /// Why a step was not finished.
-pub(crate) enum Trouble {
+pub(crate) enum StepError {
     /// The server is stopping or has failed.
     Server(MetaError),
     /// A brick failed: try again later.
     Brick(BlockError),
 }
 
-impl From<MetaError> for Trouble {
-    fn from(error: MetaError) -> Trouble {
-        Trouble::Server(error)
+impl From<MetaError> for StepError {
+    fn from(error: MetaError) -> StepError {
+        StepError::Server(error)
     }
 }
-impl From<BlockError> for Trouble {
-    fn from(error: BlockError) -> Trouble {
-        Trouble::Brick(error)
+impl From<BlockError> for StepError {
+    fn from(error: BlockError) -> StepError {
+        StepError::Brick(error)
     }
 }
-impl From<TreeError> for Trouble {
-    fn from(error: TreeError) -> Trouble {
-        Trouble::Server(MetaError::Failed(error.to_string()))
+impl From<TreeError> for StepError {
+    fn from(error: TreeError) -> StepError {
+        StepError::Server(MetaError::Failed(error.to_string()))
     }
 }
-impl From<Fault<TreeError>> for Trouble {
-    fn from(fault: Fault<TreeError>) -> Trouble {
+impl From<Fault<TreeError>> for StepError {
+    fn from(fault: Fault<TreeError>) -> StepError {
         match fault {
-            Fault::Errno(errno) => Trouble::Server(MetaError::Errno(errno)),
+            Fault::Errno(errno) => StepError::Server(MetaError::Errno(errno)),
             Fault::Tree(error) => error.into(),
         }
     }
@@ -82,21 +82,21 @@ pub(crate) fn run(shared: &Shared, options: &Options) {
         match outcome {
             Ok(()) => shared.background.add(left),
             // The group has no leader for a while, or too few bricks answer to tell the free space.
-            Err(Trouble::Server(error @ (MetaError::Unavailable(_) | MetaError::NotLeader { .. })))
+            Err(StepError::Server(error @ (MetaError::Unavailable(_) | MetaError::NotLeader { .. })))
                 if shared.serving().is_ok() =>
             {
                 tracing::debug!(%error, "background work is deferred");
                 shared.background.add(Work { compact: true, ..work });
                 shared.background.rest(RETRY_AFTER);
             }
-            Err(Trouble::Server(error)) => {
+            Err(StepError::Server(error)) => {
                 if shared.serving().is_ok() && !matches!(error, MetaError::NotLeader { .. }) {
                     tracing::error!(%error, "background work stops");
                 }
                 shared.background.stop();
                 return;
             }
-            Err(Trouble::Brick(error)) => {
+            Err(StepError::Brick(error)) => {
                 tracing::warn!(%error, "background work waits for a brick");
                 // Any step may have failed: all of the work is queued again.
                 shared.background.add(Work { compact: true, ..work });
@@ -113,7 +113,7 @@ impl Worker {
         self.compactor.due().map_or(sweep, |compact| compact.min(sweep))
     }
 
-    fn step(&mut self, shared: &Shared, work: &Work, left: &mut Work) -> Result<(), Trouble> {
+    fn step(&mut self, shared: &Shared, work: &Work, left: &mut Work) -> Result<(), StepError> {
         if work.reap {
             left.reap = reap::step(shared)?;
         }

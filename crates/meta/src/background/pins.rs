@@ -135,7 +135,7 @@ impl Walk {
         for (_, extent) in &page.extents {
             let Extent::Block(block) = extent else { continue };
             if last.replace(block.id) != Some(block.id) {
-                self.weigh(store, (block.id, ino, tier), now, found)?;
+                self.classify(store, (block.id, ino, tier), now, found)?;
             }
         }
         if let Some((offset, extent)) = page.extents.last().filter(|_| page.more) {
@@ -144,7 +144,7 @@ impl Walk {
         Ok(page.extents.len())
     }
 
-    fn weigh(
+    fn classify(
         &mut self,
         store: &(impl KvRead + ?Sized),
         (id, ino, tier): (BlockId, InodeId, Tier),

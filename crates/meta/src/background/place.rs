@@ -6,7 +6,7 @@
 //! **One term.** All of it happens in one term of this leader. Between two of its terms another leader may
 //! move a block there and back: its place is the old one again, but the copies made before are deleted.
 
-use super::Trouble;
+use super::StepError;
 use crate::limits::HEAL_THREADS;
 use crate::shared::Shared;
 use shoal_namespace::command::Placed;
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) fn copy(
     page: &[BlockId],
     nodes: usize,
-    one: impl Fn(BlockId) -> Result<Option<Placed>, Trouble> + Sync,
-) -> Result<Vec<Placed>, Trouble> {
+    one: impl Fn(BlockId) -> Result<Option<Placed>, StepError> + Sync,
+) -> Result<Vec<Placed>, StepError> {
     let next = AtomicUsize::new(0);
     let (placed, trouble) = (Mutex::new(Vec::new()), Mutex::new(None));
     let work = || {
@@ -49,7 +49,7 @@ pub(super) fn commit(
     blocks: Vec<Placed>,
     command: impl FnOnce(Vec<Placed>) -> Command,
     mut moved: impl FnMut(&Placed, u64),
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     if blocks.is_empty() {
         return Ok(());
     }

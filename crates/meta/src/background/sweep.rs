@@ -18,7 +18,7 @@
 //! brick answers, sweeping pauses, and resumes where it stopped. A single failed brick is skipped: no copy is
 //! deleted that it did not list, and when it is back all sessions are swept.
 
-use super::Trouble;
+use super::StepError;
 use crate::limits::{
     COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER, SWEEP_SOON_AFTER,
 };
@@ -75,7 +75,7 @@ impl Pass {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Piece {
+enum SweepStep {
     /// The next page of a session that is swept outside of a round.
     Alone(Pass),
     /// The next page of the round.
@@ -136,41 +136,41 @@ impl Sweeper {
     }
 
     /// Sweeps a page of one session, if one is due. Returns whether a periodic round has begun.
-    pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
+    pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, StepError> {
         let begun = Instant::now();
-        let Some(piece) = self.next(begun) else { return Ok(false) };
-        let outcome = match piece {
-            Piece::Alone(pass) => {
+        let Some(step) = self.next(begun) else { return Ok(false) };
+        let outcome = match step {
+            SweepStep::Alone(pass) => {
                 sweep(shared, pass).map(|swept| self.swept(pass.from.session, swept, Instant::now()))
             }
-            Piece::OfRound(pass) => {
-                sweep(shared, pass).map(|swept| self.went_on(swept, Instant::now(), begun.elapsed()))
+            SweepStep::OfRound(pass) => {
+                sweep(shared, pass).map(|swept| self.page_swept(swept, Instant::now(), begun.elapsed()))
             }
-            Piece::Round => match shared.bricks.stored_sessions() {
+            SweepStep::Round => match shared.bricks.stored_sessions() {
                 Ok(sessions) => return Ok(self.begin(sessions, begun)),
                 Err(error) => Err(error.into()),
             },
         };
         match outcome {
-            Err(Trouble::Brick(error)) => {
+            Err(StepError::Brick(error)) => {
                 tracing::warn!(%error, "sweeping waits for the bricks");
-                self.failed(piece, Instant::now());
+                self.failed(step, Instant::now());
                 Ok(false)
             }
             other => other.map(|()| false),
         }
     }
 
-    fn next(&self, now: Instant) -> Option<Piece> {
+    fn next(&self, now: Instant) -> Option<SweepStep> {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
         // The longest waiting first, so that each gets its turn.
         let due = self.alone.values().filter(|due| due.at <= now).min_by_key(|due| due.at);
         match self.round.front() {
-            _ if due.is_some() => due.map(|due| Piece::Alone(due.pass)),
-            Some(pass) => (self.rests_until <= now).then_some(Piece::OfRound(*pass)),
-            None => (self.all_at <= now).then_some(Piece::Round),
+            _ if due.is_some() => due.map(|due| SweepStep::Alone(due.pass)),
+            Some(pass) => (self.rests_until <= now).then_some(SweepStep::OfRound(*pass)),
+            None => (self.all_at <= now).then_some(SweepStep::Round),
         }
     }
 
@@ -187,7 +187,7 @@ impl Sweeper {
         }
     }
 
-    fn went_on(&mut self, swept: Swept, now: Instant, took: Duration) {
+    fn page_swept(&mut self, swept: Swept, now: Instant, took: Duration) {
         self.round.pop_front();
         if let Swept::Page(pass) = swept {
             self.round.push_front(pass);
@@ -205,17 +205,17 @@ impl Sweeper {
 
     /// After a failure nothing is retried at once, and a session that fails repeatedly does not delay other
     /// sessions.
-    fn failed(&mut self, piece: Piece, now: Instant) {
+    fn failed(&mut self, step: SweepStep, now: Instant) {
         let again = now + SWEEP_RETRY_AFTER.min(self.every);
         self.paused_until = Some(again);
-        match piece {
-            Piece::Round => {}
-            Piece::Alone(pass) => {
+        match step {
+            SweepStep::Round => {}
+            SweepStep::Alone(pass) => {
                 if let Some(due) = self.alone.get_mut(&pass.from.session) {
                     due.at = again;
                 }
             }
-            Piece::OfRound(pass) => {
+            SweepStep::OfRound(pass) => {
                 self.round.pop_front();
                 self.alone.entry(pass.from.session).or_insert(Due { at: again, last: true, pass });
             }
@@ -224,7 +224,7 @@ impl Sweeper {
 }
 
 /// Deletes unknown copies among the next blocks of a session.
-fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
+fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, StepError> {
     let session = pass.from.session;
     let next = query::counters(&shared.store)?.next_session;
     // A session number that this namespace has never assigned: leave its blocks alone.
@@ -330,12 +330,12 @@ mod tests {
         let mut sweeper = Sweeper::new(EVERY);
         assert_eq!(sweeper.next(begun), None);
         sweeper.ended(session, begun);
-        assert_eq!(sweeper.next(begun), Some(Piece::Alone(pass(7, 0))));
+        assert_eq!(sweeper.next(begun), Some(SweepStep::Alone(pass(7, 0))));
         sweeper.swept(session, CLEAN, begun);
         assert_eq!(sweeper.due(), begun + SWEEP_AGAIN_AFTER);
         assert_eq!(sweeper.next(begun + MOMENT), None);
         let again = sweeper.due();
-        assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(7, 0))));
+        assert_eq!(sweeper.next(again), Some(SweepStep::Alone(pass(7, 0))));
         sweeper.swept(session, Swept::All { is_clean: false }, again);
         let once_more = sweeper.due();
         assert_eq!(once_more, again + SWEEP_AGAIN_AFTER);
@@ -347,14 +347,14 @@ mod tests {
     fn round_for_bricks_that_are_to_become_empty_waits_for_the_last_one() {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         sweeper.soon(begun);
-        assert_eq!(sweeper.next(begun), Some(Piece::Round));
+        assert_eq!(sweeper.next(begun), Some(SweepStep::Round));
         sweeper.begin(vec![SessionId(1)], begun);
         sweeper.soon(begun + EVERY);
-        assert_eq!(sweeper.next(begun), Some(Piece::OfRound(pass(1, 0))), "that round goes on");
-        sweeper.went_on(CLEAN, begun, MOMENT);
+        assert_eq!(sweeper.next(begun), Some(SweepStep::OfRound(pass(1, 0))), "that round goes on");
+        sweeper.page_swept(CLEAN, begun, MOMENT);
         sweeper.soon(begun + MOMENT);
         assert_eq!(sweeper.next(begun + MOMENT), None);
-        assert_eq!(sweeper.next(begun + SWEEP_SOON_AFTER), Some(Piece::Round));
+        assert_eq!(sweeper.next(begun + SWEEP_SOON_AFTER), Some(SweepStep::Round));
     }
 
     #[test]
@@ -362,20 +362,20 @@ mod tests {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         let (one, other) = (SessionId(1), SessionId(2));
         sweeper.all(begun);
-        assert_eq!(sweeper.next(begun), Some(Piece::Round));
+        assert_eq!(sweeper.next(begun), Some(SweepStep::Round));
         assert!(!sweeper.begin(vec![one, other], begun));
-        assert_eq!(sweeper.next(begun), Some(Piece::OfRound(pass(1, 0))));
-        sweeper.went_on(CLEAN, begun, MOMENT);
+        assert_eq!(sweeper.next(begun), Some(SweepStep::OfRound(pass(1, 0))));
+        sweeper.page_swept(CLEAN, begun, MOMENT);
         assert_eq!(sweeper.next(begun), None, "it rests");
         // Another request while a round is in progress: this one is completed, and another follows.
         sweeper.all(begun);
         let rested = begun + MOMENT * SWEEP_REST_FACTOR;
-        assert_eq!(sweeper.next(rested), Some(Piece::OfRound(pass(2, 0))));
-        sweeper.went_on(CLEAN, rested, MOMENT);
-        assert_eq!(sweeper.next(rested), Some(Piece::Round));
+        assert_eq!(sweeper.next(rested), Some(SweepStep::OfRound(pass(2, 0))));
+        sweeper.page_swept(CLEAN, rested, MOMENT);
+        assert_eq!(sweeper.next(rested), Some(SweepStep::Round));
         sweeper.begin(Vec::new(), rested);
         let again = rested + SWEEP_AGAIN_AFTER;
-        assert_eq!((sweeper.due(), sweeper.next(again)), (again, Some(Piece::Round)));
+        assert_eq!((sweeper.due(), sweeper.next(again)), (again, Some(SweepStep::Round)));
         assert!(sweeper.begin(Vec::new(), again));
         assert_eq!(sweeper.due(), again + EVERY);
     }
@@ -386,15 +386,15 @@ mod tests {
         sweeper.ended(SessionId(1), begun);
         sweeper.ended(SessionId(2), begun);
         sweeper.swept(SessionId(1), Swept::Page(pass(1, 50)), begun + MOMENT);
-        assert_eq!(sweeper.next(begun + MOMENT), Some(Piece::Alone(pass(2, 0))));
+        assert_eq!(sweeper.next(begun + MOMENT), Some(SweepStep::Alone(pass(2, 0))));
         sweeper.swept(SessionId(2), Swept::Page(pass(2, 70)), begun + MOMENT * 2);
-        assert_eq!(sweeper.next(begun + MOMENT * 2), Some(Piece::Alone(pass(1, 50))), "where it was");
+        assert_eq!(sweeper.next(begun + MOMENT * 2), Some(SweepStep::Alone(pass(1, 50))), "where it was");
         sweeper.swept(SessionId(1), CLEAN, begun + MOMENT * 2);
-        assert_eq!(sweeper.next(begun + MOMENT * 2), Some(Piece::Alone(pass(2, 70))));
+        assert_eq!(sweeper.next(begun + MOMENT * 2), Some(SweepStep::Alone(pass(2, 70))));
         sweeper.swept(SessionId(2), CLEAN, begun + MOMENT * 2);
         assert_eq!(sweeper.next(begun + MOMENT * 2), None);
         let again = begun + MOMENT * 2 + SWEEP_AGAIN_AFTER;
-        assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(1, 0))), "once more from the beginning");
+        assert_eq!(sweeper.next(again), Some(SweepStep::Alone(pass(1, 0))), "once more from the beginning");
     }
 
     #[test]
@@ -402,46 +402,46 @@ mod tests {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         sweeper.all(begun);
         sweeper.begin(vec![SessionId(1), SessionId(2)], begun);
-        sweeper.went_on(Swept::Page(pass(1, 50)), begun, MOMENT);
+        sweeper.page_swept(Swept::Page(pass(1, 50)), begun, MOMENT);
         assert_eq!(sweeper.next(begun), None);
-        assert_eq!(sweeper.next(begun + MOMENT * SWEEP_REST_FACTOR), Some(Piece::OfRound(pass(1, 50))));
+        assert_eq!(sweeper.next(begun + MOMENT * SWEEP_REST_FACTOR), Some(SweepStep::OfRound(pass(1, 50))));
     }
 
     #[test]
     fn failed_session_is_retried_apart_after_a_pause_of_all_sweeping() {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         sweeper.all(begun);
-        sweeper.failed(Piece::Round, begun);
+        sweeper.failed(SweepStep::Round, begun);
         sweeper.ended(SessionId(9), begun);
         let again = begun + SWEEP_RETRY_AFTER;
         assert_eq!((sweeper.due(), sweeper.next(begun + MOMENT)), (again, None));
         // A session that has ended: it resumes where it was, and after others that are due.
-        assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(9, 0))));
+        assert_eq!(sweeper.next(again), Some(SweepStep::Alone(pass(9, 0))));
         sweeper.swept(SessionId(9), Swept::Page(pass(9, 40)), again);
-        sweeper.failed(Piece::Alone(pass(9, 40)), again);
+        sweeper.failed(SweepStep::Alone(pass(9, 40)), again);
         sweeper.ended(SessionId(10), again);
         let later = again + SWEEP_RETRY_AFTER;
-        assert_eq!(sweeper.next(later), Some(Piece::Alone(pass(10, 0))));
+        assert_eq!(sweeper.next(later), Some(SweepStep::Alone(pass(10, 0))));
         let is_done_with = |sweeper: &mut Sweeper, session: u64| {
             // The first sweep, and its repetition.
             sweeper.swept(SessionId(session), CLEAN, later);
             sweeper.swept(SessionId(session), CLEAN, later);
         };
         is_done_with(&mut sweeper, 10);
-        assert_eq!(sweeper.next(later), Some(Piece::Alone(pass(9, 40))));
+        assert_eq!(sweeper.next(later), Some(SweepStep::Alone(pass(9, 40))));
         is_done_with(&mut sweeper, 9);
-        assert_eq!(sweeper.next(later), Some(Piece::Round), "it has been due all the time");
+        assert_eq!(sweeper.next(later), Some(SweepStep::Round), "it has been due all the time");
         // A session of a round: the rest of the round does not wait for it for ever.
         sweeper.begin(vec![SessionId(1), SessionId(2)], later);
-        sweeper.went_on(Swept::Page(pass(1, 50)), later, Duration::ZERO);
-        sweeper.failed(Piece::OfRound(pass(1, 50)), later);
+        sweeper.page_swept(Swept::Page(pass(1, 50)), later, Duration::ZERO);
+        sweeper.failed(SweepStep::OfRound(pass(1, 50)), later);
         assert_eq!(sweeper.next(later), None);
         let resumed = later + SWEEP_RETRY_AFTER;
-        assert_eq!(sweeper.next(resumed), Some(Piece::Alone(pass(1, 50))));
-        sweeper.failed(Piece::Alone(pass(1, 50)), resumed);
+        assert_eq!(sweeper.next(resumed), Some(SweepStep::Alone(pass(1, 50))));
+        sweeper.failed(SweepStep::Alone(pass(1, 50)), resumed);
         let last = resumed + SWEEP_RETRY_AFTER;
-        assert_eq!(sweeper.next(last), Some(Piece::Alone(pass(1, 50))));
+        assert_eq!(sweeper.next(last), Some(SweepStep::Alone(pass(1, 50))));
         sweeper.swept(SessionId(1), CLEAN, last);
-        assert_eq!(sweeper.next(last), Some(Piece::OfRound(pass(2, 0))));
+        assert_eq!(sweeper.next(last), Some(SweepStep::OfRound(pass(2, 0))));
     }
 }

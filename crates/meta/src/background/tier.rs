@@ -19,7 +19,7 @@
 
 use super::pins::Walk;
 use super::policies::Finder;
-use super::{Trouble, place};
+use super::{StepError, place};
 use crate::limits::{
     CLOCK_AHEAD_MAX_S, HEAL_PAGE, HOT_COUNT_MAX, PIN_USED_AHEAD_S, PIN_WALK_EVERY, PIN_WALK_RETRY,
     TIER_EVERY, TIER_LOOK_MAX, TIER_PLAN_MAX, TIER_TOUCH_PART,
@@ -312,15 +312,15 @@ pub(crate) fn run(shared: &Shared) {
         match mover.look(shared, settings) {
             Ok(true) => pause = Duration::ZERO,
             Ok(false) => {}
-            Err(Trouble::Brick(error)) => tracing::debug!(%error, "moving between tiers is deferred"),
-            Err(Trouble::Server(error)) => tracing::info!(%error, "moving between tiers is deferred"),
+            Err(StepError::Brick(error)) => tracing::debug!(%error, "moving between tiers is deferred"),
+            Err(StepError::Server(error)) => tracing::info!(%error, "moving between tiers is deferred"),
         }
     }
 }
 
 impl Mover {
     /// Takes the counts of reads, and moves the planned blocks. Returns whether to plan again at once.
-    fn look(&mut self, shared: &Shared, settings: TierSettings) -> Result<bool, Trouble> {
+    fn look(&mut self, shared: &Shared, settings: TierSettings) -> Result<bool, StepError> {
         self.note_pins(shared);
         self.note_reads(shared, settings)?;
         let is_empty = heat::longest_unused(&shared.store, None, 1)?.is_empty();
@@ -353,7 +353,7 @@ impl Mover {
         shared: &Shared,
         settings: TierSettings,
         scales: &mut Scales,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, StepError> {
         if self.pins.is_empty() || settings.detaching {
             return Ok(false);
         }
@@ -403,7 +403,7 @@ impl Mover {
         }
     }
 
-    fn note_reads(&mut self, shared: &Shared, settings: TierSettings) -> Result<(), Trouble> {
+    fn note_reads(&mut self, shared: &Shared, settings: TierSettings) -> Result<(), StepError> {
         let (now, reads) = (now(), shared.bricks.reads()?);
         let own = std::mem::take(&mut self.moved);
         let known_before = now.saturating_sub(settings.demote_after_s / TIER_TOUCH_PART);
@@ -427,7 +427,7 @@ impl Mover {
     }
 
     /// Moves blocks. On the hot tier they count as used at `time`.
-    fn carry_out(&mut self, shared: &Shared, page: &[Move], time: Timestamp) -> Result<(), Trouble> {
+    fn carry_out(&mut self, shared: &Shared, page: &[Move], time: Timestamp) -> Result<(), StepError> {
         let term = shared.leads()?;
         let to = places(shared, page)?;
         let claimed = shared.heal.claim(&page.iter().map(|one| one.id).collect::<Vec<_>>());
@@ -481,7 +481,7 @@ fn used_ahead() -> Timestamp {
 }
 
 /// Notes that blocks are pinned hot: they come behind all that may leave the hot tier.
-fn keep_hot(shared: &Shared, blocks: &[BlockId]) -> Result<(), Trouble> {
+fn keep_hot(shared: &Shared, blocks: &[BlockId]) -> Result<(), StepError> {
     for blocks in blocks.chunks(PLACE_BLOCKS_MAX) {
         shared.propose(&Command::Touch { blocks: blocks.to_vec(), time: used_ahead() })?;
     }
@@ -493,12 +493,12 @@ fn copy_one(
     shared: &Shared,
     id: BlockId,
     (tier, scheme): (Tier, Option<BlockScheme>),
-) -> Result<Option<Placed>, Trouble> {
+) -> Result<Option<Placed>, StepError> {
     let known = query::block(&shared.store, id)?.filter(|block| block.refs > 0);
     let Some(info) = known.map(|block| block.info).filter(|info| info.group.tier() != tier) else {
         return Ok(None);
     };
-    if !shared.tiering.pace.wait(u64::from(info.len), || shared.tiering.is_over()) {
+    if !shared.tiering.rate_limiter.wait(u64::from(info.len), || shared.tiering.is_over()) {
         return Ok(None);
     }
     let moved =

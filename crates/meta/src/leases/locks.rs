@@ -247,7 +247,7 @@ impl Locks {
 
     /// Whether another owner waits for a lock of this session, or was refused one because of it within
     /// `silence`.
-    pub(crate) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
+    pub(crate) fn blocks_others(&self, session: SessionId, silence: Duration) -> bool {
         let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
         self.table.held_count(session) > 0 && (refused || self.table.is_waited_for(session))
     }

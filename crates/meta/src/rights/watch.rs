@@ -45,8 +45,8 @@ fn tick(shared: &Arc<Shared>, term: u64) {
         }
     }
     for (session, silence) in shared.sessions.silent_for(dead_after) {
-        let is_in_the_way = |leases: &mut TermLeases| leases.locks.is_in_the_way(session, silence);
-        if shared.with_table(term, is_in_the_way) == Ok(true) {
+        let blocks_others = |leases: &mut TermLeases| leases.locks.blocks_others(session, silence);
+        if shared.with_table(term, blocks_others) == Ok(true) {
             ended.push((session, silence, false));
         }
     }

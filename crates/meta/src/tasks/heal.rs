@@ -1,6 +1,6 @@
 //! The healer's tasks, when they are due, and its progress.
 
-use super::pace::Pace;
+use super::rate_limiter::RateLimiter;
 use crate::limits::{HEAL_AFTER, HEAL_RETRY, HEAL_SURVEY_EVERY, REBALANCE_RETRIES};
 use serde::{Deserialize, Serialize};
 use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
@@ -123,7 +123,7 @@ struct Schedule {
 pub(crate) struct Heal {
     state: Mutex<Schedule>,
     wake: Condvar,
-    pub(crate) pace: Pace,
+    pub(crate) rate_limiter: RateLimiter,
     /// Blocks that are being copied: a copy of one may be on a brick that the namespace does not know of yet.
     moving: Mutex<HashSet<BlockId>>,
 }
@@ -189,7 +189,7 @@ impl Heal {
 
     /// Copies no faster than this, in bytes per second; 0: as fast as possible.
     pub(crate) fn set_rate(&self, bytes_per_second: u64) {
-        self.pace.set(bytes_per_second);
+        self.rate_limiter.set(bytes_per_second);
     }
 
     /// The healer's progress.

@@ -1,6 +1,6 @@
 //! The settings of a volume's tiers, how often cold blocks are read, and the mover's progress.
 
-use super::pace::Pace;
+use super::rate_limiter::RateLimiter;
 use crate::limits::{HEAT_BLOCKS_MAX, HEAT_WINDOW_S};
 use serde::{Deserialize, Serialize};
 use shoal_runtime::sync::{Condvar, Mutex};
@@ -123,7 +123,7 @@ struct State {
 pub(crate) struct Tiering {
     state: Mutex<State>,
     wake: Condvar,
-    pub(crate) pace: Pace,
+    pub(crate) rate_limiter: RateLimiter,
     pub(crate) heat: Mutex<Heat>,
 }
 
@@ -134,7 +134,7 @@ impl Tiering {
         if state.settings != settings {
             state.settings = settings;
             state.empty_since = None;
-            self.pace.set(settings.map_or(0, |settings| settings.bytes_per_second));
+            self.rate_limiter.set(settings.map_or(0, |settings| settings.bytes_per_second));
             self.wake.notify_all();
         }
     }

@@ -9,13 +9,13 @@ const NAP_MAX: Duration = Duration::from_millis(100);
 
 /// Keeps several threads together below a rate.
 #[derive(Default)]
-pub(crate) struct Pace {
+pub(crate) struct RateLimiter {
     bytes_per_second: AtomicU64,
     /// When the next bytes may go.
     next: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl RateLimiter {
     pub(crate) fn set(&self, bytes_per_second: u64) {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
         // Later waits are not delayed by bytes that were copied at the old rate.
