@@ -34,28 +34,28 @@ impl Outgoing {
 }
 
 /// When the connection last received something, and how much went over it.
-pub(crate) struct Pulse {
+pub(crate) struct Activity {
     begun: Instant,
-    heard_ms: AtomicU64,
+    received_ms: AtomicU64,
     /// This end does not read at the moment, so it cannot tell whether the peer is silent.
     is_paused: AtomicBool,
     pub(crate) sent_bytes: AtomicU64,
     pub(crate) received_bytes: AtomicU64,
 }
 
-impl Pulse {
-    pub(crate) fn new() -> Arc<Pulse> {
-        Arc::new(Pulse {
+impl Activity {
+    pub(crate) fn new() -> Arc<Activity> {
+        Arc::new(Activity {
             begun: Instant::now(),
-            heard_ms: AtomicU64::new(0),
+            received_ms: AtomicU64::new(0),
             is_paused: AtomicBool::new(false),
             sent_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
         })
     }
 
-    fn beat(&self, bytes: usize) {
-        self.heard_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    fn record_received(&self, bytes: usize) {
+        self.received_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -64,7 +64,7 @@ impl Pulse {
     pub(crate) async fn pause<T>(&self, wait: impl Future<Output = T>) -> T {
         self.is_paused.store(true, Ordering::Relaxed);
         let outcome = wait.await;
-        self.beat(0);
+        self.record_received(0);
         self.is_paused.store(false, Ordering::Relaxed);
         outcome
     }
@@ -73,7 +73,7 @@ impl Pulse {
         if self.is_paused.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        let heard = Duration::from_millis(self.received_ms.load(Ordering::Relaxed));
         self.begun.elapsed().saturating_sub(heard)
     }
 }
@@ -81,13 +81,13 @@ impl Pulse {
 /// Reads the next frame, of at most `bytes_max` bytes.
 pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
     stream: &mut R,
-    pulse: &Pulse,
+    activity: &Activity,
     bytes_max: u32,
 ) -> io::Result<(Header, Bytes)> {
     let malformed = |error: crate::frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
     let mut head = [0; HEADER_BYTES];
     stream.read_exact(&mut head).await?;
-    pulse.beat(HEADER_BYTES);
+    activity.record_received(HEADER_BYTES);
     let header = Header::decode(&head, bytes_max).map_err(malformed)?;
     let len = header.len as usize;
     // A header alone allocates little. Grows once: each time, what has arrived is copied.
@@ -101,7 +101,7 @@ pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
         if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        pulse.beat(got);
+        activity.record_received(got);
     }
     Ok((header, body.freeze()))
 }
@@ -109,7 +109,7 @@ pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
 /// Writes what is queued, several small frames at once. Fails if the peer takes no byte for `stall_max`.
 pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
     stream: &mut W,
-    pulse: &Pulse,
+    activity: &Activity,
     queue: &mut mpsc::Receiver<Outgoing>,
     stall_max: Duration,
 ) -> io::Result<()> {
@@ -120,20 +120,20 @@ pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
             gathered.extend_from_slice(&frame.header());
             for part in &frame.parts {
                 if part.len() >= GATHER_BYTES {
-                    write_all(stream, pulse, &gathered, stall_max).await?;
+                    write_all(stream, activity, &gathered, stall_max).await?;
                     gathered.clear();
-                    write_all(stream, pulse, part, stall_max).await?;
+                    write_all(stream, activity, part, stall_max).await?;
                 } else {
                     gathered.extend_from_slice(part);
                 }
             }
             if gathered.len() >= 2 * GATHER_BYTES {
-                write_all(stream, pulse, &gathered, stall_max).await?;
+                write_all(stream, activity, &gathered, stall_max).await?;
                 gathered.clear();
             }
             next = queue.try_recv().ok();
         }
-        write_all(stream, pulse, &gathered, stall_max).await?;
+        write_all(stream, activity, &gathered, stall_max).await?;
         gathered.clear();
         within(stall_max, stream.flush()).await?;
     }
@@ -142,14 +142,14 @@ pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
 
 async fn write_all<W: AsyncWrite + Unpin>(
     stream: &mut W,
-    pulse: &Pulse,
+    activity: &Activity,
     mut bytes: &[u8],
     stall_max: Duration,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = within(stall_max, stream.write(bytes)).await?;
         bytes = bytes.get(written..).filter(|_| written > 0).ok_or(io::ErrorKind::WriteZero)?;
-        pulse.sent_bytes.fetch_add(written as u64, Ordering::Relaxed);
+        activity.sent_bytes.fetch_add(written as u64, Ordering::Relaxed);
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ async fn within<T>(longest: Duration, writing: impl Future<Output = io::Result<T
 }
 
 /// Sends pings, and returns when the peer has been silent for too long.
-pub(crate) async fn watch(pulse: &Pulse, queue: &mpsc::Sender<Outgoing>) -> io::Error {
+pub(crate) async fn watch(activity: &Activity, queue: &mpsc::Sender<Outgoing>) -> io::Error {
     let mut last = Instant::now();
     loop {
         tokio::time::sleep(PING_EVERY).await;
@@ -170,7 +170,7 @@ pub(crate) async fn watch(pulse: &Pulse, queue: &mpsc::Sender<Outgoing>) -> io::
         last = Instant::now();
         // A full queue either drains soon, or ends with the timeout of the silence.
         let _ = queue.try_send(Outgoing::bare(Kind::Ping));
-        if slept < 2 * PING_EVERY && pulse.silence() > SILENCE_MAX {
+        if slept < 2 * PING_EVERY && activity.silence() > SILENCE_MAX {
             return io::Error::new(io::ErrorKind::TimedOut, "the other end has fallen silent");
         }
     }

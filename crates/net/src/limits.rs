@@ -34,11 +34,11 @@ pub const IN_FLIGHT_MAX: usize = 256;
 /// Connections that a server keeps.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Connections without a certificate that a server keeps: such machines can only join.
-pub const STRANGERS_MAX: usize = 32;
+pub const UNAUTHENTICATED_MAX: usize = 32;
 /// A connection without a certificate is closed after this long.
-pub const STRANGER_STAY_MAX: Duration = Duration::from_secs(60);
+pub const UNAUTHENTICATED_LIFETIME_MAX: Duration = Duration::from_secs(60);
 /// Longest frame of a machine without a certificate, in bytes.
-pub const STRANGER_FRAME_BYTES_MAX: u32 = 64 << 10;
+pub const UNAUTHENTICATED_FRAME_BYTES_MAX: u32 = 64 << 10;
 /// Threads on which a server handles requests, those to bricks apart; all of them may be waiting.
 pub const WORKERS: usize = 48;
 /// Threads on which a server handles the requests to one brick: enough to keep a fast disk busy, all of which

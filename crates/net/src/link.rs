@@ -4,11 +4,11 @@
 //! bounded time of the peer's death: no caller waits for a machine that is gone. Nothing is retried here:
 //! only the caller can find out whether a failed request was carried out.
 
-use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
+use crate::connection::{Activity, Outgoing, read_frame, watch, write_frames};
 use crate::credentials::Role;
 use crate::frame::*;
 use crate::limits::*;
-use crate::membership::{Fence, Membership, Seat};
+use crate::membership::{Admission, Fence, Membership};
 use crate::outcome::{NetError, Traffic};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -49,17 +49,17 @@ pub struct Link {
 struct Totals {
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
-    live: Mutex<Option<Arc<Pulse>>>,
+    live: Mutex<Option<Arc<Activity>>>,
 }
 
 impl Totals {
-    fn change(&self, pulse: Option<Arc<Pulse>>) {
+    fn change(&self, activity: Option<Arc<Activity>>) {
         let mut live = self.live.lock();
         if let Some(old) = live.take() {
             self.sent_bytes.fetch_add(old.sent_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
             self.received_bytes.fetch_add(old.received_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        *live = pulse;
+        *live = activity;
     }
 }
 
@@ -147,11 +147,12 @@ impl Link {
     pub fn traffic(&self) -> Traffic {
         let live = self.totals.live.lock();
         let add = |total: &AtomicU64, now: Option<u64>| total.load(Ordering::Relaxed) + now.unwrap_or(0);
-        let now =
-            |which: fn(&Pulse) -> &AtomicU64| live.as_ref().map(|pulse| which(pulse).load(Ordering::Relaxed));
+        let now = |which: fn(&Activity) -> &AtomicU64| {
+            live.as_ref().map(|activity| which(activity).load(Ordering::Relaxed))
+        };
         Traffic {
-            sent_bytes: add(&self.totals.sent_bytes, now(|pulse| &pulse.sent_bytes)),
-            received_bytes: add(&self.totals.received_bytes, now(|pulse| &pulse.received_bytes)),
+            sent_bytes: add(&self.totals.sent_bytes, now(|activity| &activity.sent_bytes)),
+            received_bytes: add(&self.totals.received_bytes, now(|activity| &activity.received_bytes)),
             requests: self.requests.load(Ordering::Relaxed),
         }
     }
@@ -239,9 +240,9 @@ impl Pump {
         )
         .await;
         match made.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"))) {
-            Ok((stream, seat)) => {
+            Ok((stream, admission)) => {
                 self.failed = None;
-                self.connection = Some(self.begin(stream, seat));
+                self.connection = Some(self.begin(stream, admission));
                 Ok(())
             }
             Err(error) => {
@@ -252,9 +253,9 @@ impl Pump {
         }
     }
 
-    fn begin(&self, stream: TlsStream<TcpStream>, mut seat: Option<Seat>) -> Connection {
-        let pulse = Pulse::new();
-        self.totals.change(Some(pulse.clone()));
+    fn begin(&self, stream: TlsStream<TcpStream>, mut admission: Option<Admission>) -> Connection {
+        let activity = Activity::new();
+        self.totals.change(Some(activity.clone()));
         let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let (ours, address, sender) = (waiting.clone(), self.address.clone(), queue.downgrade());
@@ -263,7 +264,7 @@ impl Pump {
             let table = ours.clone();
             let read = async {
                 loop {
-                    match read_frame(&mut reading, &pulse, FRAME_BYTES_MAX).await {
+                    match read_frame(&mut reading, &activity, FRAME_BYTES_MAX).await {
                         Ok((header, body)) => answer(&table, &address, header, body),
                         Err(error) => return Err::<(), io::Error>(error),
                     }
@@ -271,13 +272,13 @@ impl Pump {
             };
             let pinger = async {
                 match sender.upgrade() {
-                    Some(queue) => watch(&pulse, &queue).await,
+                    Some(queue) => watch(&activity, &queue).await,
                     None => io::ErrorKind::BrokenPipe.into(),
                 }
             };
             let fenced = async {
-                match &mut seat {
-                    Some(seat) => seat.ended().await,
+                match &mut admission {
+                    Some(admission) => admission.ended().await,
                     None => std::future::pending().await,
                 }
             };
@@ -285,7 +286,7 @@ impl Pump {
                 outcome = read => outcome,
                 () = fenced => Err(io::Error::other("a later run of this server is known, or the node was detached")),
                 // A server with too many requests in progress reads none: that is no reason to give them up.
-                outcome = write_frames(&mut writing, &pulse, &mut queued, Duration::MAX) => outcome,
+                outcome = write_frames(&mut writing, &activity, &mut queued, Duration::MAX) => outcome,
                 error = pinger => Err(error),
             };
             tracing::debug!(%address, ?outcome, "a connection has ended");
@@ -322,7 +323,7 @@ async fn open(
     config: &Arc<ClientConfig>,
     greeting: Greeting,
     membership: &Arc<Membership>,
-) -> io::Result<(TlsStream<TcpStream>, Option<Seat>)> {
+) -> io::Result<(TlsStream<TcpStream>, Option<Admission>)> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let name = ServerName::try_from(crate::credentials::NODE_NAME).map_err(io::Error::other)?;
@@ -361,14 +362,14 @@ async fn open(
     stream.read_exact(&mut run).await?;
     let run = decode_incarnation(&run);
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let seat = match certificate.and_then(Role::of) {
+    let admission = match certificate.and_then(Role::of) {
         Some(Role::Node(node)) if run.is_server() => {
             let admitted = membership.admit(node, run);
             Some(admitted.map_err(|why| io::Error::other(format!("{node} is not talked to: {why}")))?)
         }
         _ => None,
     };
-    Ok((stream, seat))
+    Ok((stream, admission))
 }
 
 #[cfg(test)]

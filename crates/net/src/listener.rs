@@ -6,11 +6,11 @@
 //! brick has threads of its own, too: if its disk hangs, only its own requests wait. A connection that sends
 //! requests faster than they are answered is read more slowly.
 
-use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
+use crate::connection::{Activity, Outgoing, read_frame, watch, write_frames};
 use crate::credentials::Role;
 use crate::frame::*;
 use crate::limits::*;
-use crate::membership::{Fence, Membership, Seat};
+use crate::membership::{Admission, Fence, Membership};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_runtime::pool::{Job, Pool, PoolLimits};
@@ -155,7 +155,7 @@ struct Shared {
     acceptor: TlsAcceptor,
     workers: Workers,
     connections: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    unauthenticated: Arc<Semaphore>,
     refused: AtomicU64,
     refused_since: Mutex<(Instant, u64)>,
 }
@@ -191,7 +191,7 @@ impl Listener {
             acceptor: TlsAcceptor::from(config),
             workers: Workers::new(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            unauthenticated: Arc::new(Semaphore::new(UNAUTHENTICATED_MAX)),
             refused: AtomicU64::new(0),
             refused_since: Mutex::new((Instant::now(), 0)),
         });
@@ -231,10 +231,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
         tokio::spawn(async move {
             let greeted = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(&shared, stream, address)).await;
             match greeted.unwrap_or_else(|_| Err(io::Error::other("it did not introduce itself in time"))) {
-                Ok((stream, peer, mut seat, stranger)) => {
+                Ok((stream, peer, mut admission, unauthenticated)) => {
                     let fenced = async {
-                        match &mut seat {
-                            Some(seat) => seat.ended().await,
+                        match &mut admission {
+                            Some(admission) => admission.ended().await,
                             None => std::future::pending().await,
                         }
                     };
@@ -247,7 +247,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
                             }
                         }
                         _ = fenced => shared.refuse(address, "a later run of its server is known, or the node was detached"),
-                        () = tokio::time::sleep(STRANGER_STAY_MAX), if stranger.is_some() => {}
+                        () = tokio::time::sleep(UNAUTHENTICATED_LIFETIME_MAX), if unauthenticated.is_some() => {}
                         _ = stopped.changed() => {}
                     }
                 }
@@ -280,7 +280,7 @@ async fn handshake(
     shared: &Shared,
     stream: TcpStream,
     address: SocketAddr,
-) -> io::Result<(TlsStream<TcpStream>, Peer, Option<Seat>, Option<OwnedSemaphorePermit>)> {
+) -> io::Result<(TlsStream<TcpStream>, Peer, Option<Admission>, Option<OwnedSemaphorePermit>)> {
     stream.set_nodelay(true)?;
     let mut stream = shared.acceptor.accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -291,10 +291,10 @@ async fn handshake(
         ),
         None => None,
     };
-    let stranger = match role {
+    let unauthenticated = match role {
         Some(_) => None,
         None => Some(
-            (shared.strangers.clone().try_acquire_owned())
+            (shared.unauthenticated.clone().try_acquire_owned())
                 .map_err(|_| io::Error::other("there are too many machines without a certificate"))?,
         ),
     };
@@ -312,14 +312,14 @@ async fn handshake(
     };
     // Only peers of the same protocol version send the run.
     let mut run = Incarnation::default();
-    let (mut seat, mut fence): (Option<Seat>, Option<Fence>) = (None, None);
+    let (mut admission, mut fence): (Option<Admission>, Option<Fence>) = (None, None);
     if verdict == WELCOME {
         let mut bytes = [0; INCARNATION_BYTES];
         stream.read_exact(&mut bytes).await?;
         run = decode_incarnation(&bytes);
         if let (Some(Role::Node(node)), true) = (&role, run.is_server()) {
             match shared.membership.admit(*node, run) {
-                Ok(admitted) => seat = Some(admitted),
+                Ok(admitted) => admission = Some(admitted),
                 Err(why) => fence = Some(why),
             }
         }
@@ -333,7 +333,7 @@ async fn handshake(
     stream.flush().await?;
     if verdict == WELCOME {
         let run = run.is_server().then_some(run);
-        return Ok((stream, Peer { role, run, address }, seat, stranger));
+        return Ok((stream, Peer { role, run, address }, admission, unauthenticated));
     }
     // The peer reads the verdict before it sees that the connection is closed.
     let _ = stream.shutdown().await;
@@ -347,10 +347,10 @@ async fn handshake(
 }
 
 async fn serve(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer) -> io::Result<()> {
-    let pulse = Pulse::new();
+    let activity = Activity::new();
     let (mut reading, mut writing) = tokio::io::split(stream);
     let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
-    let bytes_max = if peer.role.is_some() { FRAME_BYTES_MAX } else { STRANGER_FRAME_BYTES_MAX };
+    let bytes_max = if peer.role.is_some() { FRAME_BYTES_MAX } else { UNAUTHENTICATED_FRAME_BYTES_MAX };
     let connection = Connection {
         shared: shared.clone(),
         peer: Arc::new(peer),
@@ -360,14 +360,14 @@ async fn serve(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer) -
     };
     let read = async {
         loop {
-            let (header, body) = read_frame(&mut reading, &pulse, bytes_max).await?;
-            connection.dispatch(header, body, &pulse).await?;
+            let (header, body) = read_frame(&mut reading, &activity, bytes_max).await?;
+            connection.dispatch(header, body, &activity).await?;
         }
     };
     tokio::select! {
         outcome = read => outcome,
-        outcome = write_frames(&mut writing, &pulse, &mut queued, WRITE_STALL_MAX) => outcome,
-        error = watch(&pulse, &queue) => Err(error),
+        outcome = write_frames(&mut writing, &activity, &mut queued, WRITE_STALL_MAX) => outcome,
+        error = watch(&activity, &queue) => Err(error),
     }
 }
 
@@ -381,7 +381,7 @@ struct Connection {
 }
 
 impl Connection {
-    async fn dispatch(&self, header: Header, body: Bytes, pulse: &Pulse) -> io::Result<()> {
+    async fn dispatch(&self, header: Header, body: Bytes, activity: &Activity) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let wants = match header.kind {
             Kind::Ping => {
@@ -398,7 +398,8 @@ impl Connection {
         if self.peer.role.is_none() && service != Service::Join {
             return Err(invalid("a request without a certificate"));
         }
-        let permit = pulse.pause(self.in_flight.clone().acquire_owned()).await.map_err(io::Error::other)?;
+        let permit =
+            activity.pause(self.in_flight.clone().acquire_owned()).await.map_err(io::Error::other)?;
         let reply = Replier { queue: wants.then(|| self.queue.clone()), id: header.id, permit: Some(permit) };
         let (handler, peer) = (self.shared.handler.clone(), self.peer.clone());
         let work: Job = Box::new(move || handler.handle(&peer, service, body, reply));

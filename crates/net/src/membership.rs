@@ -55,16 +55,16 @@ impl Fence {
     }
 }
 
-struct Known {
+struct KnownRun {
     current: Incarnation,
     connections: usize,
     /// Dropped when the incarnation is superseded, which ends its connections.
     alive: watch::Sender<()>,
 }
 
-impl Known {
-    fn new(current: Incarnation) -> Known {
-        Known { current, connections: 0, alive: watch::channel(()).0 }
+impl KnownRun {
+    fn new(current: Incarnation) -> KnownRun {
+        KnownRun { current, connections: 0, alive: watch::channel(()).0 }
     }
 }
 
@@ -84,7 +84,7 @@ impl Listed {
 
 #[derive(Default)]
 struct State {
-    known: HashMap<NodeId, Known>,
+    known: HashMap<NodeId, KnownRun>,
     listed: Listed,
     /// Why this process itself is refused.
     fence: Option<Fence>,
@@ -99,21 +99,21 @@ pub struct Membership {
 }
 
 /// A connection with an admitted incarnation.
-pub(crate) struct Seat {
+pub(crate) struct Admission {
     membership: Arc<Membership>,
     node: NodeId,
     run: Incarnation,
     alive: watch::Receiver<()>,
 }
 
-impl Seat {
+impl Admission {
     /// Returns when the incarnation is superseded.
     pub(crate) async fn ended(&mut self) {
         while self.alive.changed().await.is_ok() {}
     }
 }
 
-impl Drop for Seat {
+impl Drop for Admission {
     fn drop(&mut self) {
         if let Some(known) = self.membership.state.lock().known.get_mut(&self.node)
             && known.current == self.run
@@ -155,7 +155,7 @@ impl Membership {
             let Some(run) = *run else { continue };
             let outdated = known.get(node).is_none_or(|one| is_superseded(one.current, run));
             if outdated {
-                known.insert(*node, Known::new(run));
+                known.insert(*node, KnownRun::new(run));
             }
         }
         let Some((node, run)) = self.own else { return };
@@ -167,7 +167,7 @@ impl Membership {
     }
 
     /// Whether a node's server may connect.
-    pub(crate) fn admit(self: &Arc<Self>, node: NodeId, run: Incarnation) -> Result<Seat, Fence> {
+    pub(crate) fn admit(self: &Arc<Self>, node: NodeId, run: Incarnation) -> Result<Admission, Fence> {
         let mut state = self.state.lock();
         let State { known, listed, .. } = &mut *state;
         if listed.is_detached(node) {
@@ -176,7 +176,7 @@ impl Membership {
         if self.own.is_some_and(|(own, ours)| own == node && ours != run) {
             return Err(Fence::Duplicate);
         }
-        let one = known.entry(node).or_insert_with(|| Known::new(run));
+        let one = known.entry(node).or_insert_with(|| KnownRun::new(run));
         if is_superseded(run, one.current) {
             return Err(Fence::Superseded);
         }
@@ -184,10 +184,10 @@ impl Membership {
             if one.connections > 0 {
                 return Err(Fence::Duplicate);
             }
-            *one = Known::new(run);
+            *one = KnownRun::new(run);
         }
         one.connections += 1;
-        Ok(Seat { membership: self.clone(), node, run, alive: one.alive.subscribe() })
+        Ok(Admission { membership: self.clone(), node, run, alive: one.alive.subscribe() })
     }
 
     /// A peer has refused this process. That another process has its identity is believed when the peer keeps

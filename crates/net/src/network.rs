@@ -60,8 +60,8 @@ impl Network {
     }
 
     /// For a machine that wants to join the cluster whose authority has this fingerprint.
-    pub fn stranger(authority: &str) -> Result<Arc<Network>, CredentialsError> {
-        Network::with(0, None, tls::stranger(authority)?, Membership::new(None))
+    pub fn unauthenticated(authority: &str) -> Result<Arc<Network>, CredentialsError> {
+        Network::with(0, None, tls::unauthenticated(authority)?, Membership::new(None))
     }
 
     fn with(

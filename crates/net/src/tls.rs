@@ -59,7 +59,7 @@ pub(crate) fn client(credentials: &Credentials) -> Result<Arc<ClientConfig>, Cre
 }
 
 /// For a joining node: it has no certificate, and knows the authority by its fingerprint.
-pub(crate) fn stranger(authority: &str) -> Result<Arc<ClientConfig>, CredentialsError> {
+pub(crate) fn unauthenticated(authority: &str) -> Result<Arc<ClientConfig>, CredentialsError> {
     let verifier = Pinned { fingerprint: authority.to_owned(), provider: provider() };
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])

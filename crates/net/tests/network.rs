@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shoal_net::limits::{
-    BRICK_WORKERS, IN_FLIGHT_MAX, SILENCE_MAX, STRANGER_FRAME_BYTES_MAX, STRANGERS_MAX, WORKERS,
+    BRICK_WORKERS, IN_FLIGHT_MAX, SILENCE_MAX, UNAUTHENTICATED_FRAME_BYTES_MAX, UNAUTHENTICATED_MAX, WORKERS,
 };
 use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
 use shoal_types::{BrickId, GroupId, NodeId};
@@ -121,37 +121,37 @@ fn ordered_requests_are_carried_out_in_order() {
 }
 
 #[test]
-fn strangers_may_join_and_nothing_else() {
+fn unauthenticated_peer_may_join_and_nothing_else() {
     let world = World::new();
-    let stranger = Network::stranger(&world.authority.fingerprint().unwrap()).unwrap();
-    let link = stranger.link(&world.address(), Lane::Requests);
+    let unauthenticated = Network::unauthenticated(&world.authority.fingerprint().unwrap()).unwrap();
+    let link = unauthenticated.link(&world.address(), Lane::Requests);
     assert_eq!(link.call(Service::Join, false, vec!["me".into()], PATIENCE), Ok("me".into()));
     assert!(matches!(link.call(META, false, vec![], PATIENCE), Err(NetError::Lost(_))));
     assert!(world.echo.0.lock().unwrap().is_empty());
     let other = Authority::create(7).unwrap();
-    let wrong = Network::stranger(&other.fingerprint().unwrap()).unwrap();
+    let wrong = Network::unauthenticated(&other.fingerprint().unwrap()).unwrap();
     let refused = wrong.link(&world.address(), Lane::Requests).call(Service::Join, false, vec![], PATIENCE);
     assert!(matches!(refused, Err(NetError::Unreachable { .. })), "{refused:?}");
     world.works();
 }
 
 #[test]
-fn strangers_are_few_and_their_frames_are_short() {
+fn unauthenticated_connections_are_few_and_their_frames_are_short() {
     let world = World::new();
     let fingerprint = world.authority.fingerprint().unwrap();
     let join = |network: &Network, len: usize| {
         let body = Bytes::from(vec![1; len]);
         network.link(&world.address(), Lane::Requests).call(Service::Join, false, vec![body], PATIENCE)
     };
-    let strangers: Vec<Arc<Network>> =
-        (0..=STRANGERS_MAX).map(|_| Network::stranger(&fingerprint).unwrap()).collect();
-    let (last, first) = strangers.split_last().unwrap();
-    for stranger in first {
-        assert!(join(stranger, 10).is_ok());
+    let unauthenticated: Vec<Arc<Network>> =
+        (0..=UNAUTHENTICATED_MAX).map(|_| Network::unauthenticated(&fingerprint).unwrap()).collect();
+    let (last, first) = unauthenticated.split_last().unwrap();
+    for unauthenticated in first {
+        assert!(join(unauthenticated, 10).is_ok());
     }
     assert!(matches!(join(last, 10), Err(NetError::Unreachable { .. })));
     world.works();
-    assert!(matches!(join(&first[0], STRANGER_FRAME_BYTES_MAX as usize), Err(NetError::Lost(_))));
+    assert!(matches!(join(&first[0], UNAUTHENTICATED_FRAME_BYTES_MAX as usize), Err(NetError::Lost(_))));
     let until = Instant::now() + PATIENCE;
     while join(last, 10).is_err() {
         assert!(Instant::now() < until, "there is a place again");

@@ -93,7 +93,7 @@ fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<Clu
 /// Joins a cluster with this machine.
 pub fn join(join: &Join) -> anyhow::Result<Joined> {
     let path = prepare(&join.data)?;
-    let network = Network::stranger(&join.token.fingerprint)?;
+    let network = Network::unauthenticated(&join.token.fingerprint)?;
     let ask =
         JoinRequest { secret: join.token.secret, name: join.name.clone(), address: join.address.clone() };
     let answer = ask_to_join(&network, &join.token.addresses, &ask)?;
