@@ -79,11 +79,11 @@ impl RemoteMeta {
 
     fn call(&self, call: &Call) -> Result<Answer, MetaError> {
         let body = self.link.call(Service::Meta(self.group), false, pack(call, []), META_TIMEOUT);
-        understand(&body.map_err(lost)?)
+        decode_answer(&body.map_err(lost)?)
     }
 }
 
-fn understand(body: &Bytes) -> Result<Answer, MetaError> {
+fn decode_answer(body: &Bytes) -> Result<Answer, MetaError> {
     let (answer, _) = unpack::<Result<Answer, MetaError>>(body).map_err(MetaError::Malformed)?;
     answer
 }
@@ -100,15 +100,15 @@ macro_rules! call {
 
 /// Sends a request, and takes the one answer that fits when it comes. A request that waits for other clients
 /// waits for as long as the server lives.
-macro_rules! hear {
+macro_rules! call_then {
     ($self:ident, $call:expr, $answer:pat => $value:expr, $done:ident) => {
-        let hear = move |outcome: Result<Bytes, NetError>| {
-            $done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
+        let on_reply = move |outcome: Result<Bytes, NetError>| {
+            $done(outcome.map_err(lost).and_then(|body| match decode_answer(&body)? {
                 $answer => Ok($value),
                 _ => Err(MetaError::other_answer()),
             }));
         };
-        $self.link.call_then(Service::Meta($self.group), false, pack(&$call, []), Box::new(hear));
+        $self.link.call_then(Service::Meta($self.group), false, pack(&$call, []), Box::new(on_reply));
     };
 }
 
@@ -126,25 +126,25 @@ impl MetaService for RemoteMeta {
         let Commit { session, seq, ops, born, gone } = commit;
         let call = Call::Commit { session, seq, born, gone };
         let parts = pack(&call, [ops]);
-        let hear = move |outcome: Result<Bytes, NetError>| {
-            done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
+        let on_reply = move |outcome: Result<Bytes, NetError>| {
+            done(outcome.map_err(lost).and_then(|body| match decode_answer(&body)? {
                 Answer::Committed(seq) => Ok(CommitReply { seq }),
                 _ => Err(MetaError::other_answer()),
             }));
         };
-        self.link.call_then(Service::Meta(self.group), true, parts, Box::new(hear));
+        self.link.call_then(Service::Meta(self.group), true, parts, Box::new(on_reply));
     }
     fn read(&self, request: ReadRequest, done: Done<ReadReply>) {
-        hear!(self, Call::Read(request), Answer::Found(reply) => reply, done);
+        call_then!(self, Call::Read(request), Answer::Found(reply) => reply, done);
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        hear!(self, Call::Acquire(acquire), Answer::Acquired(reply) => reply, done);
+        call_then!(self, Call::Acquire(acquire), Answer::Acquired(reply) => reply, done);
     }
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        hear!(self, Call::Recalls(poll), Answer::Recalled(reply) => reply, done);
+        call_then!(self, Call::Recalls(poll), Answer::Recalled(reply) => reply, done);
     }
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
-        hear!(self, Call::Lock(request), Answer::Locked(reply) => reply, done);
+        call_then!(self, Call::Lock(request), Answer::Locked(reply) => reply, done);
     }
     fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
         call!(self, Call::Declare(declaration), Answer::Declared => ())
