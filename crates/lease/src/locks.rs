@@ -92,11 +92,11 @@ pub struct Settled {
     pub granted: Vec<RequestKey>,
 }
 
-/// The result of a declaration.
+/// The result of a reclaim.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[must_use]
-pub struct Declared {
-    /// Locks that the session declares and does not hold.
+pub struct Reclaimed {
+    /// Locks that the session reclaims and does not hold.
     pub refused: Vec<LockRecord>,
     /// Requests that no longer wait, as their locks have been granted.
     pub granted: Vec<RequestKey>,
@@ -116,16 +116,16 @@ impl LockTable {
             }
             self.cancel(key);
         }
-        let gave_up = self.gives_up_first(&lock);
-        let outcome = match self.first_in_the_way(&lock) {
-            None => return self.take(lock, gave_up),
+        let released = self.release_before_conversion(&lock);
+        let outcome = match self.first_conflict(&lock) {
+            None => return self.set_without_conflict(lock, released),
             Some(holder) => match wait {
                 None => Outcome::Conflict(holder),
                 Some(_) if self.would_deadlock(&lock) => Outcome::Deadlock,
                 Some(key) => self.wait(key, lock),
             },
         };
-        Settled { outcome, granted: self.grant_if(gave_up, lock.ino) }
+        Settled { outcome, granted: self.grant_if(released, lock.ino) }
     }
 
     /// Releases a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or
@@ -149,7 +149,7 @@ impl LockTable {
         if wanted.space.is_of_whole_files() {
             wanted.range = LockRange::ALL;
         }
-        self.first_in_the_way(&wanted)
+        self.first_conflict(&wanted)
     }
 
     /// Cancels a waiting request. `false`: it does not wait, because it has been granted or is unknown.
@@ -203,21 +203,21 @@ impl LockTable {
 
     /// Restores the locks that a session held under an earlier leader. Locks that conflict with another
     /// owner's are refused, and so are those of other sessions. Repeating a declaration changes nothing.
-    pub fn reclaim(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Declared {
-        let mut declared = Declared::default();
+    pub fn reclaim(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Reclaimed {
+        let mut reclaimed = Reclaimed::default();
         for lock in locks {
             let mine = lock.owner.session == session;
             let settled = mine.then(|| self.set(lock, None));
             match settled {
-                Some(Settled { outcome: Outcome::Granted, granted }) => declared.granted.extend(granted),
+                Some(Settled { outcome: Outcome::Granted, granted }) => reclaimed.granted.extend(granted),
                 Some(Settled { granted, .. }) => {
-                    declared.granted.extend(granted);
-                    declared.refused.push(lock);
+                    reclaimed.granted.extend(granted);
+                    reclaimed.refused.push(lock);
                 }
-                None => declared.refused.push(lock),
+                None => reclaimed.refused.push(lock),
             }
         }
-        declared
+        reclaimed
     }
 
     /// All locks of one owner and family in a file, by range.
@@ -245,7 +245,8 @@ impl LockTable {
 
     /// Whether a request waits for a lock of this session.
     pub fn is_waited_for(&self, session: SessionId) -> bool {
-        let its = |lock: LockRecord| self.in_the_way(&lock).any(|(owner, _)| owner.session == session);
+        let its =
+            |lock: LockRecord| self.conflicting_owners(&lock).any(|(owner, _)| owner.session == session);
         self.sessions.contains_key(&session) && self.waiters.all().any(its)
     }
 
@@ -270,7 +271,7 @@ impl LockTable {
     }
 
     /// Converting a lock of flock(2) begins with releasing the old one. Returns whether it did.
-    fn gives_up_first(&mut self, lock: &LockRecord) -> bool {
+    fn release_before_conversion(&mut self, lock: &LockRecord) -> bool {
         let Some(holders) = self.held.get(&(lock.ino, lock.space)) else { return false };
         if lock.space == LockSpace::Posix
             || holders.of(lock.owner).iter().all(|piece| piece.kind == lock.kind)
@@ -282,26 +283,27 @@ impl LockTable {
     }
 
     /// The owners that conflict with a lock, each with the first conflicting piece.
-    fn in_the_way(&self, lock: &LockRecord) -> impl Iterator<Item = (LockOwner, &Piece)> {
+    fn conflicting_owners(&self, lock: &LockRecord) -> impl Iterator<Item = (LockOwner, &Piece)> {
         let (owner, range, kind) = (lock.owner, lock.range, lock.kind);
         let holders = self.held.get(&(lock.ino, lock.space));
         holders.into_iter().flat_map(move |holders| holders.conflicts(owner, range, kind))
     }
 
-    fn first_in_the_way(&self, lock: &LockRecord) -> Option<LockRecord> {
-        let (owner, piece) = self.in_the_way(lock).min_by_key(|(owner, piece)| (piece.range, *owner))?;
+    fn first_conflict(&self, lock: &LockRecord) -> Option<LockRecord> {
+        let (owner, piece) =
+            self.conflicting_owners(lock).min_by_key(|(owner, piece)| (piece.range, *owner))?;
         Some(record(lock.ino, lock.space, owner, piece))
     }
 
     /// Sets a lock that has no conflicts.
-    fn take(&mut self, lock: LockRecord, gave_up: bool) -> Settled {
+    fn set_without_conflict(&mut self, lock: LockRecord, released: bool) -> Settled {
         let plan = self.plan_set(&lock);
         let (outcome, freed) = if self.has_room(lock.owner.session, plan.growth()) {
             (Outcome::Granted, self.apply(lock.ino, lock.space, lock.owner, plan))
         } else {
             (Outcome::NoRoom, false)
         };
-        Settled { outcome, granted: self.grant_if(freed || gave_up, lock.ino) }
+        Settled { outcome, granted: self.grant_if(freed || released, lock.ino) }
     }
 
     fn wait(&mut self, key: RequestKey, lock: LockRecord) -> Outcome {
@@ -344,7 +346,7 @@ impl LockTable {
         while again {
             again = false;
             for key in self.waiters.queue(ino).collect::<Vec<_>>() {
-                let free = |lock: &LockRecord| self.in_the_way(lock).next().is_none();
+                let free = |lock: &LockRecord| self.conflicting_owners(lock).next().is_none();
                 let Some(lock) = self.waiters.get(key).filter(free) else { continue };
                 self.cancel(key);
                 // Capacity was kept for it. A lock that weakens its owner's own can unblock earlier waiters.

@@ -12,14 +12,14 @@ impl LockTable {
             return false;
         }
         let mut seen = BTreeSet::new();
-        let mut open: Vec<LockOwner> = self.in_the_way(wanted).map(|(owner, _)| owner).collect();
+        let mut open: Vec<LockOwner> = self.conflicting_owners(wanted).map(|(owner, _)| owner).collect();
         while let Some(owner) = open.pop() {
             if owner == wanted.owner {
                 return true;
             }
             if seen.insert(owner) {
                 for lock in self.waiters.of(owner).filter(|lock| lock.space == LockSpace::Posix) {
-                    open.extend(self.in_the_way(&lock).map(|(owner, _)| owner));
+                    open.extend(self.conflicting_owners(&lock).map(|(owner, _)| owner));
                 }
             }
         }

@@ -11,7 +11,7 @@ fn a_new_leader_knows_what_every_session_declares() {
     take(&mut old, flock(D, Write));
     let mut new = LockTable::default();
     for session in [A.session, C.session] {
-        assert_eq!(new.reclaim(session, old.held_by(session)), Declared::default());
+        assert_eq!(new.reclaim(session, old.held_by(session)), Reclaimed::default());
         assert_eq!(new.held_by(session), old.held_by(session));
         assert_eq!(new.held_count(session), old.held_count(session));
     }
@@ -23,7 +23,7 @@ fn declaring_the_same_again_changes_nothing() {
     take(&mut table, posix(A, Write, bytes(0, 9)));
     take(&mut table, flock(B, Read));
     let before = table.held_by(A.session);
-    assert_eq!(table.reclaim(A.session, before.clone()), Declared::default());
+    assert_eq!(table.reclaim(A.session, before.clone()), Reclaimed::default());
     assert_eq!(table.held_by(A.session), before);
 }
 

@@ -38,7 +38,7 @@ fn each(range: LockRange) -> impl Iterator<Item = u64> {
 }
 
 impl Model {
-    pub fn in_the_way(&self, lock: &LockRecord) -> BTreeSet<LockOwner> {
+    pub fn conflicting_owners(&self, lock: &LockRecord) -> BTreeSet<LockOwner> {
         let file = (lock.ino, lock.space);
         let others = OWNERS.into_iter().filter(|other| *other != lock.owner);
         let excluded = |other: &LockOwner| {
@@ -68,7 +68,7 @@ impl Model {
         loop {
             let before = granted.len();
             for (key, lock) in self.waiting.clone() {
-                if self.in_the_way(&lock).is_empty() {
+                if self.conflicting_owners(&lock).is_empty() {
                     self.waiting.retain(|(other, _)| *other != key);
                     self.put(&lock);
                     granted.push(key);
@@ -81,11 +81,11 @@ impl Model {
     }
 
     fn waits_for_itself(&self, lock: &LockRecord) -> bool {
-        let mut reached = self.in_the_way(lock);
+        let mut reached = self.conflicting_owners(lock);
         for _ in OWNERS {
             let of_reached = |lock: &LockRecord| lock.space == Posix && reached.contains(&lock.owner);
             let next = self.waiting.iter().filter(|(_, lock)| of_reached(lock));
-            let further: Vec<_> = next.flat_map(|(_, lock)| self.in_the_way(lock)).collect();
+            let further: Vec<_> = next.flat_map(|(_, lock)| self.conflicting_owners(lock)).collect();
             reached.extend(further);
         }
         reached.contains(&lock.owner)
@@ -95,7 +95,7 @@ impl Model {
         if lock.space == Flock && self.held.get(&((lock.ino, Flock), lock.owner, 0)) != Some(&lock.kind) {
             self.clear(lock.ino, Flock, lock.owner, LockRange::ALL);
         }
-        let verdict = if self.in_the_way(&lock).is_empty() {
+        let verdict = if self.conflicting_owners(&lock).is_empty() {
             self.put(&lock);
             Verdict::Granted
         } else if wait.is_none() {

@@ -127,17 +127,17 @@ impl Both {
         for owner in OWNERS {
             for kind in [Read, Write] {
                 for byte in 0..BYTES {
-                    self.same_in_the_way(&posix(owner, kind, range(byte, byte)))?;
+                    self.same_conflicts(&posix(owner, kind, range(byte, byte)))?;
                 }
-                self.same_in_the_way(&flock(owner, kind))?;
-                self.same_in_the_way(&posix(owner, kind, range(2, BYTES - 1)))?;
+                self.same_conflicts(&flock(owner, kind))?;
+                self.same_conflicts(&posix(owner, kind, range(2, BYTES - 1)))?;
             }
         }
         Ok(())
     }
 
-    fn same_in_the_way(&self, wanted: &LockRecord) -> Result<(), TestCaseError> {
-        let expected = self.model.in_the_way(wanted);
+    fn same_conflicts(&self, wanted: &LockRecord) -> Result<(), TestCaseError> {
+        let expected = self.model.conflicting_owners(wanted);
         match self.table.get(wanted) {
             None => prop_assert!(expected.is_empty(), "{:?} is free", wanted),
             Some(holder) => {

@@ -38,7 +38,7 @@ pub enum Event {
     Lead,
     /// A client learns of it, and declares what it holds; the declaration arrives.
     Learn(usize),
-    Declare(usize),
+    Reclaim(usize),
 }
 
 impl World {
@@ -75,7 +75,7 @@ impl World {
                 events.push(Event::Learn(c));
             }
             if client.said.is_some() {
-                events.push(Event::Declare(c));
+                events.push(Event::Reclaim(c));
             }
         }
         events
@@ -177,7 +177,7 @@ impl World {
             Event::End(c) => self.end(c, setup),
             Event::Lead => self.lead(),
             Event::Learn(c) => self.clients[c].reclaim(self.term, fault),
-            Event::Declare(c) => {
+            Event::Reclaim(c) => {
                 let Some(said) = self.clients[c].said.take() else { return };
                 if said.term == self.term {
                     let session = self.clients[c].session;
