@@ -3,7 +3,7 @@
 use crate::brick::Brick;
 use crate::disk::refused;
 use crate::layout::Run;
-use crate::put::Claim;
+use crate::put::BlockLock;
 use shoal_runtime::durable::sync_dir;
 use shoal_types::BlockId;
 use shoal_wire::{BlockError, Moment};
@@ -45,19 +45,19 @@ impl Brick {
         ids: &[BlockId],
         than: Moment,
     ) -> Result<Vec<BlockId>, BlockError> {
-        let (mut kept, mut older, mut claims) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut kept, mut older, mut locks) = (Vec::new(), Vec::new(), Vec::new());
         for &id in ids {
             // A put that has begun counts, and one that begins from now on waits until the block is gone.
-            match Claim::take(self, id) {
-                Ok(claim) if !self.puts.lock().is_later(id, than) => {
-                    claims.push(claim);
+            match BlockLock::acquire(self, id) {
+                Ok(lock) if !self.puts.lock().is_later(id, than) => {
+                    locks.push(lock);
                     older.push(id);
                 }
                 _ => kept.push(id),
             }
         }
         self.delete_blocks(&older)?;
-        drop(claims);
+        drop(locks);
         Ok(kept)
     }
 

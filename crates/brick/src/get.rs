@@ -126,10 +126,10 @@ impl BlockReader {
 
     fn open_block(&self, id: BlockId, path: &Path) -> Result<File, BlockError> {
         self.disk.open(path).map_err(|error| {
-            let stranger = || std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+            let is_foreign = || std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
             if error.kind() == ErrorKind::NotFound {
                 self.check_there().err().unwrap_or(BlockError::Missing(id))
-            } else if stranger() {
+            } else if is_foreign() {
                 BlockError::Corrupt { id, what: format!("{} is not a file", path.display()) }
             } else {
                 refused(path)(error)

@@ -59,18 +59,18 @@ impl Layout {
     }
 }
 
-/// The session whose directory this is; strangers' files have none.
+/// The session whose directory this is; files of other programs have none.
 pub(crate) fn session_of(entry: &DirEntry) -> Option<SessionId> {
     hex(entry.file_name().to_str()?).map(SessionId)
 }
 
-/// The run of a session whose directory this is; a number that no block's run has is a stranger's.
+/// The run of a session whose directory this is; a number that no block's run has is not the brick's.
 pub(crate) fn run_of(session: SessionId, entry: &DirEntry) -> Option<Run> {
     let run = hex(entry.file_name().to_str()?)?;
     (run <= u64::MAX / DIRECTORY_BLOCKS).then_some(Run { session, run })
 }
 
-/// The block whose file this is: a name that no block of this directory would have is a stranger.
+/// The block whose file this is: `None` for a name that no block of this directory would have.
 pub(crate) fn block_of(run: Run, entry: &DirEntry) -> Option<BlockId> {
     let name = entry.file_name();
     let (session, seq) = name.to_str()?.split_once('-')?;
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn only_names_that_a_brick_writes_are_taken_for_its_own() {
         assert_eq!(hex("1f"), Some(31));
-        for stranger in ["", "01f", "1F", "+1", "0x1", "1g", "11112222333344445", "lost+found"] {
-            assert_eq!(hex(stranger), None, "{stranger:?}");
+        for foreign in ["", "01f", "1F", "+1", "0x1", "1g", "11112222333344445", "lost+found"] {
+            assert_eq!(hex(foreign), None, "{foreign:?}");
         }
     }
 

@@ -27,7 +27,7 @@ impl Brick {
                 return Err(BlockError::Invalid { id, what });
             }
         };
-        let _claim = Claim::take(self, id)?;
+        let _lock = BlockLock::acquire(self, id)?;
         self.check_seal(id)?;
         // Also if the block exists already: from now on this put relies on it.
         self.puts.lock().note(id);
@@ -158,15 +158,15 @@ fn discard(path: &Path) {
 }
 
 /// Excludes other puts and conditional removals of the same block.
-pub(crate) struct Claim<'a> {
+pub(crate) struct BlockLock<'a> {
     brick: &'a Brick,
     id: BlockId,
 }
 
-impl Claim<'_> {
-    pub(crate) fn take(brick: &Brick, id: BlockId) -> Result<Claim<'_>, BlockError> {
+impl BlockLock<'_> {
+    pub(crate) fn acquire(brick: &Brick, id: BlockId) -> Result<BlockLock<'_>, BlockError> {
         if brick.under_way.lock().insert(id) {
-            Ok(Claim { brick, id })
+            Ok(BlockLock { brick, id })
         } else {
             // Probably an earlier try of the same caller, which may still succeed.
             Err(BlockError::Unreachable(format!("block {id} is being put or removed by another call")))
@@ -174,7 +174,7 @@ impl Claim<'_> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for BlockLock<'_> {
     fn drop(&mut self) {
         self.brick.under_way.lock().remove(&self.id);
     }
@@ -191,7 +191,7 @@ mod tests {
         Brick::format(dir.path()).expect("a brick");
         let brick = Brick::open(dir.path()).expect("a brick");
         let (id, content) = (BlockId { session: SessionId(1), seq: 1 }, [Bytes::from_static(b"x")]);
-        let hangs = Claim::take(&brick, id).expect("no other put is in progress");
+        let hangs = BlockLock::acquire(&brick, id).expect("no other put is in progress");
         assert!(matches!(brick.put_block(id, &content), Err(BlockError::Unreachable(_))));
         // Nor is it removed under the put.
         assert_eq!(brick.delete_older_blocks(&[id], brick.puts.lock().now()), Ok(vec![id]));

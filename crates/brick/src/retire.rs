@@ -156,12 +156,12 @@ mod tests {
     fn files_of_something_else_stay_and_a_brick_in_use_is_left_alone() {
         let temp = tempfile::tempdir().unwrap();
         let id = filled(temp.path());
-        let stranger = temp.path().join("blocks/1/letter.txt");
-        std::fs::write(&stranger, "").unwrap();
+        let foreign = temp.path().join("blocks/1/letter.txt");
+        std::fs::write(&foreign, "").unwrap();
         let open = Brick::open(temp.path()).unwrap();
         assert!(matches!(retire(temp.path(), id, &mut |_, _| true), Err(BrickError::InUse(_))));
         drop(open);
         assert_eq!(retire(temp.path(), id, &mut |_, _| true).unwrap(), Retirement::Done);
-        assert!(stranger.exists() && !temp.path().join("shoal-brick").exists());
+        assert!(foreign.exists() && !temp.path().join("shoal-brick").exists());
     }
 }

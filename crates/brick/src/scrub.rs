@@ -41,11 +41,11 @@ impl Brick {
         report: &mut dyn FnMut(BlockId, Result<u32, BlockError>),
     ) -> Result<ScrubSummary, BlockError> {
         let mut summary = ScrubSummary::default();
-        let mut pace = Pace { limit: options.bytes_per_second, started: Instant::now(), bytes: 0 };
+        let mut limiter = RateLimiter { limit: options.bytes_per_second, started: Instant::now(), bytes: 0 };
         for session in self.session_directories()? {
             for run in self.runs_of(session)? {
                 for id in self.blocks_of(run)? {
-                    if !pace.wait(stop) {
+                    if !limiter.wait(stop) {
                         summary.stopped = true;
                         return Ok(summary);
                     }
@@ -58,7 +58,7 @@ impl Brick {
                         Err(BlockError::Missing(_)) => continue,
                         Ok(len) => {
                             summary.bytes += u64::from(*len);
-                            pace.bytes += u64::from(*len);
+                            limiter.bytes += u64::from(*len);
                         }
                         Err(_) => summary.damaged += 1,
                     }
@@ -76,13 +76,13 @@ impl Brick {
 const CREDIT_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the average rate below a limit.
-struct Pace {
+struct RateLimiter {
     limit: Option<NonZeroU64>,
     started: Instant,
     bytes: u64,
 }
 
-impl Pace {
+impl RateLimiter {
     /// Waits until more may be read; false: stop instead.
     fn wait(&mut self, stop: &AtomicBool) -> bool {
         while !stop.load(Ordering::Relaxed) {

@@ -24,12 +24,12 @@ impl Brick {
         if mistake("take a sealed brick for empty") {
             return Ok(is_sealed);
         }
-        // A put claims its block before it looks at the seal: one that has not seen the seal is among these.
+        // A put locks its block before it looks at the seal: one that has not seen the seal is among these.
         let has_puts = !self.under_way.lock().is_empty();
         Ok(is_sealed && !has_puts && !self.has_blocks()?)
     }
 
-    /// Refuses a put into a sealed brick, unless that replaces a damaged block. The block must be claimed.
+    /// Refuses a put into a sealed brick, unless that replaces a damaged block. The block must be locked.
     pub(crate) fn check_seal(&self, id: BlockId) -> Result<(), BlockError> {
         let is_sealed = self.sealed.load(Ordering::SeqCst);
         let is_there = || self.blocks.layout.block(id).exists();
@@ -53,7 +53,7 @@ impl Brick {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::put::Claim;
+    use crate::put::BlockLock;
     use bytes::Bytes;
     use shoal_types::SessionId;
     use shoal_wire::BlockService;
@@ -90,7 +90,7 @@ mod tests {
     fn sealed_brick_is_not_cleared_while_a_put_is_in_flight() {
         let dir = tempfile::tempdir().expect("tempdir");
         let brick = brick(&dir);
-        let put = Claim::take(&brick, id(1)).expect("no other put is in flight");
+        let put = BlockLock::acquire(&brick, id(1)).expect("no other put is in flight");
         brick.seal(true);
         assert_eq!(brick.is_cleared(), Ok(false), "that put may not have seen the seal");
         drop(put);

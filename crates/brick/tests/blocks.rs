@@ -84,7 +84,7 @@ fn deleted_blocks_are_gone_and_so_are_empty_directories() {
 }
 
 #[test]
-fn listings_show_blocks_and_pass_over_strangers() {
+fn listings_show_blocks_and_skip_foreign_files() {
     let mut fixture = Fixture::new();
     for (session, seq, len) in [(5, 1, 100), (5, 700, 70_000), (6, 2, 1)] {
         fixture.brick().put(id(session, seq), &[bytes(seq, len)]).unwrap();
@@ -245,12 +245,12 @@ fn a_brick_is_open_once() {
 #[test]
 fn what_is_not_a_brick_is_refused_with_the_reason() {
     let mut fixture = Fixture::new();
-    let stranger = fixture.dir.with_file_name("stranger");
-    assert!(matches!(Brick::open(&stranger), Err(BrickError::NotABrick(_))));
-    std::fs::create_dir(&stranger).unwrap();
-    std::fs::write(stranger.join("precious"), "data").unwrap();
-    assert!(matches!(Brick::open(&stranger), Err(BrickError::NotABrick(_))));
-    assert!(matches!(Brick::format(&stranger), Err(BrickError::NotEmpty(_))));
+    let foreign = fixture.dir.with_file_name("foreign");
+    assert!(matches!(Brick::open(&foreign), Err(BrickError::NotABrick(_))));
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("precious"), "data").unwrap();
+    assert!(matches!(Brick::open(&foreign), Err(BrickError::NotABrick(_))));
+    assert!(matches!(Brick::format(&foreign), Err(BrickError::NotEmpty(_))));
     assert!(matches!(Brick::format(&fixture.dir), Err(BrickError::NotEmpty(_))));
 
     fixture.brick = None;
