@@ -312,8 +312,8 @@ fn agree(world: &World, client: Arc<Client>, steps: &[Step]) {
         }
     }
     client.fsync(InodeId::ROOT).unwrap();
-    let stranger = world.mount();
-    let stored = look(&stranger);
+    let observer = world.mount();
+    let stored = look(&observer);
     for (path, seen) in &shown {
         let other = stored.get(path).unwrap_or_else(|| panic!("{path} did not reach the server"));
         assert_eq!(seen.inode, other.inode, "{path}");

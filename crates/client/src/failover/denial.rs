@@ -53,7 +53,7 @@ impl FailoverState {
 
 impl Inner {
     /// Handles the reply of a leader. A denial means that it does not lead: another replica may.
-    pub(super) fn understand<T>(self: &Arc<Self>, outcome: Result<T, MetaError>) -> Result<T, MetaError> {
+    pub(super) fn map_denial<T>(self: &Arc<Self>, outcome: Result<T, MetaError>) -> Result<T, MetaError> {
         match outcome {
             // The denials were decided while this call waited.
             Err(MetaError::Denied(denial)) if self.state.lock().denials.verdict().is_some() => {

@@ -254,7 +254,7 @@ impl Inner {
         let until = wait.map(|wait| Instant::now() + wait);
         loop {
             let leader = self.leader(until, interruptible)?;
-            match self.understand(call(&*leader.service)) {
+            match self.map_denial(call(&*leader.service)) {
                 Err(error) if is_transient(&error) => self.lost(&leader, &error),
                 outcome => return outcome,
             }
@@ -276,7 +276,7 @@ impl Inner {
         call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
         let leader = self.leader(wait.map(|wait| Instant::now() + wait), interruptible)?;
-        let outcome = self.understand(call(&*leader.service));
+        let outcome = self.map_denial(call(&*leader.service));
         if let Err(error) = &outcome
             && is_transient(error)
         {

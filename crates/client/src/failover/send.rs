@@ -75,7 +75,7 @@ impl Inner {
         outcome: Result<CommitReply, MetaError>,
     ) {
         let Some(inner) = inner.upgrade() else { return };
-        let outcome = inner.understand(outcome);
+        let outcome = inner.map_denial(outcome);
         let error = outcome.as_ref().err().cloned();
         let mut state = inner.state.lock();
         match (state.outbox.outcome(attempt, seq, outcome), error) {
