@@ -36,8 +36,8 @@ pub enum DataError {
     NotFound(PathBuf),
     #[error("{0} is not a data directory of Shoal: there is no shoal.json in it")]
     NotData(PathBuf),
-    #[error("{path} has files of something else in it ({stranger:?}): choose a new or empty directory")]
-    Foreign { path: PathBuf, stranger: std::ffi::OsString },
+    #[error("{path} has files of something else in it ({entry:?}): choose a new or empty directory")]
+    Foreign { path: PathBuf, entry: std::ffi::OsString },
     #[error(
         "{path} is already in use by process {pid}; `shoal status` shows where it is mounted, `shoal umount` stops \
          it. If it is mounted nowhere, programs still use it after `umount --lazy`: end them, or `kill {pid}`"
@@ -111,7 +111,7 @@ impl DataDir {
         made.map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
         let path = canonical(path)?;
         if !path.join("shoal.json").exists() {
-            refuse_strangers(&path)?;
+            check_is_empty(&path)?;
         }
         let lock = lock(&path)?;
         let closed = close_to_others(&path);
@@ -274,13 +274,13 @@ fn pid_in(file: &File) -> String {
 
 /// A new data directory must be empty, except for `lost+found`, which the root of a fresh file system has,
 /// and for the remains of an earlier attempt.
-fn refuse_strangers(path: &Path) -> Result<(), DataError> {
+fn check_is_empty(path: &Path) -> Result<(), DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     for entry in std::fs::read_dir(path).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         let known = ["lost+found", LOCK_FILE, "shoal.json.new", "shoal.log", "shoal.log.1"];
         if !known.iter().any(|known| name == *known) {
-            return Err(DataError::Foreign { path: path.to_owned(), stranger: name });
+            return Err(DataError::Foreign { path: path.to_owned(), entry: name });
         }
     }
     Ok(())
