@@ -48,7 +48,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     note(format!("store: {files} files, keys per second of each million: {}", show(&created)));
     let started = Instant::now();
     load.store.flush()?;
-    load.store.settle()?;
+    load.store.wait_for_compactions()?;
     note(format!("store: compactions done {:.1} s later; {}", seconds(started), load.state(dir.path())?));
     let (absent, present) = (load.lookups(false)?, load.lookups(true)?);
     note(format!("store: looks up {absent:.0} absent and {present:.0} present names per second, at random"));
@@ -61,7 +61,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     note(format!("store: removes, keys per second of each million: {}", show(&removed)));
     let started = Instant::now();
     load.store.flush()?;
-    load.store.settle()?;
+    load.store.wait_for_compactions()?;
     note(format!("store: compactions done {:.1} s later; {}", seconds(started), load.state(dir.path())?));
     bench.facts.extend(facts);
     Ok(())

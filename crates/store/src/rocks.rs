@@ -108,7 +108,7 @@ impl RocksStore {
             seen += (share * files as f64).floor() / files as f64;
         }
         // A compaction ends before its obsolete input files are removed.
-        self.settle()
+        self.wait_for_compactions()
     }
 
     /// Merges all tables, and moves the live values out of this share of the blob files, the oldest first.
@@ -147,7 +147,7 @@ impl RocksStore {
     }
 
     /// Waits until running flushes and compactions are done. For tests and measurements.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    pub fn wait_for_compactions(&self) -> Result<(), StoreError> {
         self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(|error| failed("waiting", error))
     }
 

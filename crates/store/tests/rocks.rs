@@ -165,7 +165,7 @@ fn reclaiming_gives_the_room_of_deleted_values_back() {
         store.flush().expect("flush");
         store.reclaim(u64::MAX, LONG).expect("reclaim");
     }
-    store.settle().expect("settle");
+    store.wait_for_compactions().expect("compactions end");
     let blobs =
         store.stats().into_iter().find(|(name, _)| *name == "store_blob_bytes").map(|(_, value)| value);
     assert!(blobs.expect("figure") < 1 << 20, "{blobs:?} bytes of blobs left of nothing");

@@ -60,9 +60,9 @@ pub struct LogEntry {
     pub payload: Bytes,
 }
 
-/// The place of an entry on disk.
+/// The location of an entry on disk.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct EntryLocation {
     term: u64,
     segment: u64,
     offset: u32,
@@ -76,7 +76,7 @@ pub struct RaftLog {
     /// In file order; the last one is being written. Never empty.
     segments: VecDeque<Segment>,
     /// Entries after `base_index`, in order.
-    places: VecDeque<Place>,
+    locations: VecDeque<EntryLocation>,
     base_index: u64,
     base_term: u64,
     state: Vec<u8>,
@@ -117,7 +117,7 @@ impl RaftLog {
             disk,
             options,
             segments: VecDeque::new(),
-            places: VecDeque::new(),
+            locations: VecDeque::new(),
             base_index,
             base_term,
             state: state.to_vec(),
@@ -157,7 +157,7 @@ impl RaftLog {
 
     /// Index of the last entry; one less than the first if there is none.
     pub fn last_index(&self) -> u64 {
-        self.base_index + self.places.len() as u64
+        self.base_index + self.locations.len() as u64
     }
 
     /// Term of an entry, or of the one before the first.
@@ -165,7 +165,7 @@ impl RaftLog {
         if index == self.base_index {
             return Some(self.base_term);
         }
-        self.place(index).map(|place| place.term)
+        self.location(index).map(|location| location.term)
     }
 
     /// The state.
@@ -187,9 +187,9 @@ impl RaftLog {
 
     /// Bytes of records from an entry on, about: what a replay from there reads.
     pub fn bytes_since(&self, index: u64) -> u64 {
-        let Some(place) = self.place(index.max(self.first_index())) else { return 0 };
-        let whole = self.segments.iter().filter(|segment| segment.header.number >= place.segment);
-        whole.map(|segment| segment.end).sum::<u64>().saturating_sub(u64::from(place.offset))
+        let Some(location) = self.location(index.max(self.first_index())) else { return 0 };
+        let whole = self.segments.iter().filter(|segment| segment.header.number >= location.segment);
+        whole.map(|segment| segment.end).sum::<u64>().saturating_sub(u64::from(location.offset))
     }
 
     /// Flushes of the disk so far.
@@ -200,13 +200,13 @@ impl RaftLog {
     /// Reads an entry, checked against its checksum.
     pub fn entry(&self, index: u64) -> Result<LogEntry, LogError> {
         let absent = || LogError::Absent { index, first: self.first_index(), last: self.last_index() };
-        let place = *self.place(index).ok_or_else(absent)?;
+        let location = *self.location(index).ok_or_else(absent)?;
         let segment = self
             .segments
             .iter()
-            .rfind(|segment| segment.header.number == place.segment)
+            .rfind(|segment| segment.header.number == location.segment)
             .ok_or_else(absent)?;
-        segment.read(index, u64::from(place.offset), place.len)
+        segment.read(index, u64::from(location.offset), location.len)
     }
 
     /// Appends entries and, if there is one, a new state, in this order. The first entry's index is at most
@@ -236,8 +236,8 @@ impl RaftLog {
         result
     }
 
-    fn place(&self, index: u64) -> Option<&Place> {
-        self.places.get(usize::try_from(index.checked_sub(self.first_index())?).ok()?)
+    fn location(&self, index: u64) -> Option<&EntryLocation> {
+        self.locations.get(usize::try_from(index.checked_sub(self.first_index())?).ok()?)
     }
 
     fn check(&self, entries: &[LogEntry], state: Option<&[u8]>) -> Result<(), LogError> {
@@ -282,7 +282,7 @@ impl RaftLog {
                 len: entry.payload.len() as u32,
             };
             let (segment, offset) = self.put(header, &entry.payload)?;
-            self.places.push_back(Place {
+            self.locations.push_back(EntryLocation {
                 term: entry.term,
                 segment,
                 offset: offset as u32,
@@ -375,7 +375,7 @@ impl RaftLog {
     }
 
     fn truncate_after(&mut self, index: u64) {
-        self.places.truncate(index.saturating_sub(self.base_index) as usize);
+        self.locations.truncate(index.saturating_sub(self.base_index) as usize);
     }
 
     fn remove_segments(&mut self, index: u64) -> Result<(), LogError> {
@@ -383,16 +383,16 @@ impl RaftLog {
             let Some(first) = self.segments.front() else { break };
             let number = first.header.number;
             // Entries are in file order, so those of the first segment come first.
-            let count = self.places.partition_point(|place| place.segment <= number);
+            let count = self.locations.partition_point(|location| location.segment <= number);
             let last_there = self.base_index + count as u64;
             if last_there > index {
                 break;
             }
-            if let Some(place) = count.checked_sub(1).and_then(|at| self.places.get(at)) {
-                self.base_term = place.term;
+            if let Some(location) = count.checked_sub(1).and_then(|at| self.locations.get(at)) {
+                self.base_term = location.term;
             }
             self.base_index = last_there;
-            self.places.drain(..count);
+            self.locations.drain(..count);
             self.segments.pop_front();
             self.retire(number)?;
         }

@@ -9,7 +9,7 @@ use super::disk::{Disk, DiskFile};
 use super::error::LogError;
 use super::format::{self, HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader};
 use super::segment::{self, Segment};
-use super::{LogOptions, Place, RaftLog};
+use super::{EntryLocation, LogOptions, RaftLog};
 use shoal_runtime::planted::mistake;
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ pub fn open(disk: Box<dyn Disk>, options: LogOptions) -> Result<RaftLog, LogErro
         disk,
         options,
         segments: VecDeque::new(),
-        places: VecDeque::new(),
+        locations: VecDeque::new(),
         base_index: 0,
         base_term: 0,
         state: Vec::new(),
@@ -153,7 +153,7 @@ fn rest(bytes: &[u8], offset: u64) -> Option<&[u8]> {
 fn begin(log: &mut RaftLog, header: &SegmentHeader) -> Result<(), String> {
     if log.segments.is_empty() || header.base_index < log.base_index {
         // The first one, or one that overwrote all entries that are left of older ones.
-        log.places.clear();
+        log.locations.clear();
         log.base_index = header.base_index;
         log.base_term = header.base_term;
         return Ok(());
@@ -177,6 +177,6 @@ fn add(log: &mut RaftLog, segment: u64, offset: u64, record: &RecordHeader) -> R
         return Err(format!("entry {} follows entry {}", record.index, log.last_index()));
     }
     let offset = u32::try_from(offset).map_err(|_| "the segment is too long".to_string())?;
-    log.places.push_back(Place { term: record.term, segment, offset, len: record.len });
+    log.locations.push_back(EntryLocation { term: record.term, segment, offset, len: record.len });
     Ok(())
 }
