@@ -146,7 +146,7 @@ impl Core {
                 self.inode_created(*ino, *parent, new.kind == FileKind::Directory)
             }
             Op::CreateUnnamed { ino, .. } => {
-                self.rights.give(Right::Cover(*ino), *ino, [], true);
+                self.rights.grant(Right::Cover(*ino), *ino, [], true);
                 self.journal.born(*ino, *ino);
             }
             Op::Rename { from, to, flags, .. } if from != to => {
@@ -214,9 +214,9 @@ impl Core {
     fn inode_created(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
         let cover = if directory { ino } else { parent };
         if directory {
-            self.rights.give(Right::Cover(ino), ino, [], true);
+            self.rights.grant(Right::Cover(ino), ino, [], true);
         } else if !self.rights.has_cover(parent) {
-            self.rights.give(Right::Node(ino), parent, [], true);
+            self.rights.grant(Right::Node(ino), parent, [], true);
         } else {
             return;
         }
@@ -235,7 +235,7 @@ impl Core {
         self.rights.watch(cover);
         if !self.rights.count_under(ino, cover) && !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
-            self.rights.give(right, cover, [], true);
+            self.rights.grant(right, cover, [], true);
         }
         // Reported even if no right has changed here, because the servers may have the right under the former
         // cover. Not reported for an inode that was its own cover before: a leader to which its watchers have
@@ -325,7 +325,7 @@ mod tests {
         };
         // Another client watches the root, too.
         take_back(&mut core, Item::Downgrade(root));
-        core.rights.give(Right::Node(root), root, [name.clone(), other.clone()], true);
+        core.rights.grant(Right::Node(root), root, [name.clone(), other.clone()], true);
         let ino = make_file(&mut core, root, &name);
         core.link(ino, root, &other, now).expect("nothing is needed");
         take_back(&mut core, Item::Downgrade(ino));
@@ -339,7 +339,7 @@ mod tests {
         let [_moved, into] = [&name, &other].map(|name| make_directory(&mut core, name));
         commit(&mut core);
         let (flags, now) = (RenameFlags { no_replace: false, exchange: false }, Timestamp::default());
-        core.rights.give(Right::Cover(MOVES), MOVES, [], true);
+        core.rights.grant(Right::Cover(MOVES), MOVES, [], true);
         core.rename(UNKNOWN_THREAD, (InodeId::ROOT, &name), (into, &name), flags, now)
             .expect("nothing is needed");
         core.seal();
@@ -375,8 +375,8 @@ mod tests {
         // Another client watches both directories, too.
         for (dir, ino) in [(from, moved), (to, replaced)] {
             core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(dir)] });
-            core.rights.give(Right::Node(dir), dir, [one.clone()], true);
-            core.rights.give(Right::Node(ino), dir, [], true);
+            core.rights.grant(Right::Node(dir), dir, [one.clone()], true);
+            core.rights.grant(Right::Node(ino), dir, [], true);
         }
         let flags = RenameFlags { no_replace: false, exchange: false };
         core.rename(UNKNOWN_THREAD, (from, &one), (to, &one), flags, now).expect("nothing is needed");

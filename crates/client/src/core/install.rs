@@ -170,7 +170,7 @@ impl Core {
                     wants.iter().any(|want| want.ino == *ino && want.hold) || reply.names.iter().any(taken)
                 }
             };
-            self.rights.give(*right, cover, names, asked);
+            self.rights.grant(*right, cover, names, asked);
         }
         for record in reply.records {
             self.install_inode(ticket, record);
@@ -184,7 +184,7 @@ impl Core {
     pub(crate) fn install_exclusive(&mut self, ticket: Ticket, covers: &[InodeId]) {
         for cover in covers {
             if !self.has_died(ticket, *cover) {
-                self.rights.give(Right::Cover(*cover), *cover, [], true);
+                self.rights.grant(Right::Cover(*cover), *cover, [], true);
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) struct Rights {
     /// them last are committed. Several recalls of one inode run at the same time, and none of them may be
     /// acknowledged before that. These rights are reclaimed from a new leader too, so that no other client
     /// reads what is not committed.
-    given_back: FxHashMap<InodeId, NodeRight>,
+    releasing: FxHashMap<InodeId, NodeRight>,
     /// Rights to whole covers that are given back, with the batches that used them last.
     downgraded: FxHashMap<InodeId, BatchSeq>,
     /// Deleted directories that are still the cover of referenced inodes.
@@ -76,7 +76,7 @@ impl Rights {
             self.covers.len(),
             exclusive.clone().count(),
             self.nodes.len(),
-            self.given_back.len() + self.downgraded.len()
+            self.releasing.len() + self.downgraded.len()
         )];
         lines.extend(exclusive.take(lines_max).map(|(cover, right)| {
             format!("  may change all under inode {}, last in batch {}", cover.0, right.modified.0)
@@ -86,8 +86,8 @@ impl Rights {
                 format!("  may change inode {}, last in batch {}", ino.0, right.modified.0)
             }),
         );
-        let given_back = self.given_back.iter().map(|(ino, right)| (ino, right.modified));
-        let going = given_back.chain(self.downgraded.iter().map(|(ino, batch)| (ino, *batch)));
+        let releasing = self.releasing.iter().map(|(ino, right)| (ino, right.modified));
+        let going = releasing.chain(self.downgraded.iter().map(|(ino, batch)| (ino, *batch)));
         lines.extend(
             going.take(lines_max).map(|(ino, batch)| {
                 format!("  gives back inode {} when batch {} is committed", ino.0, batch.0)
@@ -102,7 +102,7 @@ impl Rights {
     }
 
     /// The right to change has been granted.
-    pub(super) fn give(
+    pub(super) fn grant(
         &mut self,
         right: Right,
         cover: InodeId,
@@ -116,10 +116,10 @@ impl Rights {
                 let nodes: Vec<InodeId> = self.under.of(cover).collect();
                 let mut modified = BatchSeq(0);
                 for ino in nodes {
-                    let Some(right) = self.take(ino) else { continue };
+                    let Some(right) = self.remove(ino) else { continue };
                     modified = modified.max(right.modified);
                     if right.modified > BatchSeq(0) {
-                        self.give_back(ino, right);
+                        self.begin_release(ino, right);
                     }
                 }
                 let right = self.covers.entry(cover).or_default();
@@ -139,7 +139,7 @@ impl Rights {
     }
 
     /// Removes the right to a single inode.
-    fn take(&mut self, ino: InodeId) -> Option<NodeRight> {
+    fn remove(&mut self, ino: InodeId) -> Option<NodeRight> {
         let right = self.nodes.remove(&ino)?;
         self.under.remove(right.cover, ino);
         Some(right)
@@ -191,8 +191,8 @@ impl Rights {
                 waiting.retain(|_, batch| *batch > acked);
             }
         }
-        if !self.given_back.is_empty() {
-            self.given_back.retain(|_, right| right.modified > acked);
+        if !self.releasing.is_empty() {
+            self.releasing.retain(|_, right| right.modified > acked);
         }
     }
 
@@ -200,15 +200,15 @@ impl Rights {
     /// acknowledged.
     pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
         let own = self.downgrade(ino);
-        if let Some(right) = self.take(ino) {
-            self.give_back(ino, right);
+        if let Some(right) = self.remove(ino) {
+            self.begin_release(ino, right);
         }
-        own.max(self.given_back.get(&ino).map_or(BatchSeq(0), |right| right.modified))
+        own.max(self.releasing.get(&ino).map_or(BatchSeq(0), |right| right.modified))
     }
 
-    fn give_back(&mut self, ino: InodeId, right: NodeRight) {
-        match self.given_back.get_mut(&ino) {
-            None => _ = self.given_back.insert(ino, right),
+    fn begin_release(&mut self, ino: InodeId, right: NodeRight) {
+        match self.releasing.get_mut(&ino) {
+            None => _ = self.releasing.insert(ino, right),
             Some(given) => {
                 (given.cover, given.modified) = (right.cover, given.modified.max(right.modified));
                 given.names.extend(right.names);
@@ -248,8 +248,8 @@ impl Rights {
 
     /// An inode is deleted, in this batch.
     pub(super) fn gone(&mut self, ino: InodeId, batch: BatchSeq) {
-        if let Some(right) = self.take(ino) {
-            self.give_back(ino, NodeRight { modified: batch, ..right });
+        if let Some(right) = self.remove(ino) {
+            self.begin_release(ino, NodeRight { modified: batch, ..right });
         }
         if self.covers.remove(&ino).is_some_and(|right| right.exclusive) {
             self.record_downgrade(ino, batch);
@@ -258,7 +258,7 @@ impl Rights {
 
     /// An inode is deleted that was never sent to the servers.
     pub(super) fn forget(&mut self, ino: InodeId) {
-        self.take(ino);
+        self.remove(ino);
         self.covers.remove(&ino);
     }
 
@@ -266,7 +266,7 @@ impl Rights {
     /// new leader gets them in the reclaim, too.
     pub(super) fn used_after(&self, acked: BatchSeq) -> (Vec<InodeId>, Vec<(InodeId, &NodeRight)>) {
         let covers = self.downgraded.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
-        let nodes = self.given_back.iter().filter(|(_, right)| right.modified > acked);
+        let nodes = self.releasing.iter().filter(|(_, right)| right.modified > acked);
         (covers.collect(), nodes.map(|(ino, right)| (*ino, right)).collect())
     }
 }
@@ -282,7 +282,7 @@ mod tests {
     fn a_right_that_was_used_is_told_to_a_new_leader_until_that_is_committed_also_when_it_was_given_back() {
         let mut rights = Rights::default();
         let name = Name::new("a").expect("a name");
-        rights.give(Right::Node(DIR), DIR, [name.clone()], true);
+        rights.grant(Right::Node(DIR), DIR, [name.clone()], true);
         rights.used(DIR, DIR, BatchSeq(3));
         assert_eq!(rights.release(DIR), BatchSeq(3));
         let (covers, nodes) = rights.used_after(BatchSeq(2));
@@ -292,13 +292,13 @@ mod tests {
         rights.committed(BatchSeq(3));
         assert!(rights.used_after(BatchSeq(0)).1.is_empty());
 
-        rights.give(Right::Cover(DIR), DIR, [], true);
+        rights.grant(Right::Cover(DIR), DIR, [], true);
         rights.used(FILE, DIR, BatchSeq(5));
         assert_eq!(rights.downgrade(DIR), BatchSeq(5));
         assert_eq!(rights.used_after(BatchSeq(4)).0, [DIR]);
         assert_eq!(rights.downgrade(DIR), BatchSeq(5), "asked once more, it is the same");
 
-        rights.give(Right::Node(FILE), DIR, [], true);
+        rights.grant(Right::Node(FILE), DIR, [], true);
         rights.gone(FILE, BatchSeq(6));
         assert_eq!(rights.used_after(BatchSeq(5)).1.len(), 1, "its end is not committed either");
     }
@@ -306,10 +306,10 @@ mod tests {
     #[test]
     fn what_was_moved_under_a_cover_that_is_held_since_is_given_back_when_that_is_committed() {
         let (mut rights, elsewhere) = (Rights::default(), InodeId(2));
-        rights.give(Right::Node(FILE), elsewhere, [], true);
+        rights.grant(Right::Node(FILE), elsewhere, [], true);
         rights.used(FILE, elsewhere, BatchSeq(4));
         assert!(rights.count_under(FILE, DIR));
-        rights.give(Right::Cover(DIR), DIR, [], true);
+        rights.grant(Right::Cover(DIR), DIR, [], true);
         // The servers still find it elsewhere, and know of a right to the file alone.
         assert_eq!(rights.release(FILE), BatchSeq(4));
         assert!(rights.has_cover(DIR));
@@ -322,7 +322,7 @@ mod tests {
         let mut rights = Rights::default();
         // For example a file that got a second name here, while the servers know of a right to the file
         // alone.
-        rights.give(Right::Cover(FILE), FILE, [], true);
+        rights.grant(Right::Cover(FILE), FILE, [], true);
         rights.used(FILE, FILE, BatchSeq(7));
         assert_eq!(rights.release(FILE), BatchSeq(7));
         assert!(!rights.has_cover(FILE));
