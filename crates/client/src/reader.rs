@@ -14,7 +14,7 @@ use crate::limits::{
     AHEAD_CACHE_REST, BLOCK_AGE_MAX, FETCH_BYTES_MAX, READ_AHEAD_EXTENTS_MAX, READ_AHEAD_THREADS,
 };
 use crate::locate::{Persistence, read_block};
-use crate::sequence::{Ahead, Sequences, Stride};
+use crate::sequence::{ReadAhead, Sequences, Stride};
 use crate::streams::Streams;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -96,7 +96,7 @@ impl BlockReader {
     }
 
     /// Records a read. `Some` if the file is being read in sequence there: what is to be fetched ahead.
-    fn record(&self, ino: InodeId, offset: u64, len: u64) -> Option<Ahead> {
+    fn record(&self, ino: InodeId, offset: u64, len: u64) -> Option<ReadAhead> {
         if !self.context.shared.options.file_read_ahead {
             return None;
         }
@@ -277,9 +277,9 @@ impl BlockReader {
         let ahead = self.record(ino, offset, len);
         let (before, behind) = match ahead {
             None => (0, 0),
-            Some(Ahead::Forward(bytes)) => (0, bytes),
-            Some(Ahead::Backward(bytes)) => (bytes, 0),
-            Some(Ahead::Strided(stride)) => return self.strided(ino, stride),
+            Some(ReadAhead::Forward(bytes)) => (0, bytes),
+            Some(ReadAhead::Backward(bytes)) => (bytes, 0),
+            Some(ReadAhead::Strided(stride)) => return self.strided(ino, stride),
         };
         let (start, end) = (offset.saturating_sub(before), offset.saturating_add(len).saturating_add(behind));
         let (extents, is_short) = {

@@ -23,7 +23,7 @@ use crate::limits::{
 
 /// How much to read ahead of a request, and in which direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Ahead {
+pub(crate) enum ReadAhead {
     /// This many bytes after it.
     Forward(u64),
     /// This many bytes before it.
@@ -32,16 +32,16 @@ pub(crate) enum Ahead {
     Strided(Stride),
 }
 
-impl Ahead {
+impl ReadAhead {
     /// As much of it as fits into so many bytes; `None` if that is less than `least`.
-    pub(crate) fn within(self, bytes: u64, least: u64) -> Option<Ahead> {
+    pub(crate) fn within(self, bytes: u64, least: u64) -> Option<ReadAhead> {
         match self {
             _ if bytes < least => None,
-            Ahead::Forward(wanted) => Some(Ahead::Forward(wanted.min(bytes))),
-            Ahead::Backward(wanted) => Some(Ahead::Backward(wanted.min(bytes))),
-            Ahead::Strided(stride) => {
+            ReadAhead::Forward(wanted) => Some(ReadAhead::Forward(wanted.min(bytes))),
+            ReadAhead::Backward(wanted) => Some(ReadAhead::Backward(wanted.min(bytes))),
+            ReadAhead::Strided(stride) => {
                 let ahead = stride.ahead.min(bytes / stride.len.max(1));
-                (ahead > 0).then_some(Ahead::Strided(Stride { ahead, ..stride }))
+                (ahead > 0).then_some(ReadAhead::Strided(Stride { ahead, ..stride }))
             }
         }
     }
@@ -144,17 +144,17 @@ impl Run {
         Run { start: self.start.min(other.start), end: self.end.max(other.end), backward }
     }
 
-    fn ahead(&self) -> Option<Ahead> {
+    fn ahead(&self) -> Option<ReadAhead> {
         let bound = |bytes: u64| bytes.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
         let len = self.len();
         match self.start <= GAP_BYTES_MAX {
             _ if self.backward > 0 => {
                 let is_long = self.backward > SEQUENTIAL_BYTES_MIN;
-                is_long.then(|| Ahead::Backward(bound(self.backward / AHEAD_SHARE)))
+                is_long.then(|| ReadAhead::Backward(bound(self.backward / AHEAD_SHARE)))
             }
             // Most programs that read a file from its start read all of it.
-            true => (len > SEQUENTIAL_FROM_START_BYTES_MIN).then(|| Ahead::Forward(bound(2 * len))),
-            false => (len > SEQUENTIAL_BYTES_MIN).then(|| Ahead::Forward(bound(len / AHEAD_SHARE))),
+            true => (len > SEQUENTIAL_FROM_START_BYTES_MIN).then(|| ReadAhead::Forward(bound(2 * len))),
+            false => (len > SEQUENTIAL_BYTES_MIN).then(|| ReadAhead::Forward(bound(len / AHEAD_SHARE))),
         }
     }
 
@@ -166,7 +166,7 @@ impl Run {
 impl Sequences {
     /// Records a request. `Some` if it belongs to a sequence: how much to read ahead. That grows with the
     /// sequence, so that a short one costs little.
-    pub(crate) fn record(&mut self, offset: u64, len: u64) -> Option<Ahead> {
+    pub(crate) fn record(&mut self, offset: u64, len: u64) -> Option<ReadAhead> {
         let request = Run { start: offset, end: offset.saturating_add(len), backward: 0 };
         let holds = |run: &Run| run.start <= request.start && request.end <= run.end;
         if let Some(at) = self.runs.iter().rposition(|run| run.backward > 0 && holds(run)) {
@@ -195,7 +195,7 @@ impl Sequences {
             self.runs.remove(0);
         }
         self.runs.push(run);
-        run.ahead().or_else(|| self.steps.stride(request).map(Ahead::Strided))
+        run.ahead().or_else(|| self.steps.stride(request).map(ReadAhead::Strided))
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// Records a read(2) as requests, each twice; `swapped`: in each pair of requests the second comes first.
-    fn read(file: &mut Sequences, offset: u64, len: u64, swapped: bool) -> Option<Ahead> {
+    fn read(file: &mut Sequences, offset: u64, len: u64, swapped: bool) -> Option<ReadAhead> {
         let mut requests: Vec<u64> = (0..len.div_ceil(REQUEST)).map(|n| offset + n * REQUEST).collect();
         if swapped {
             requests.chunks_mut(2).for_each(<[u64]>::reverse);
@@ -235,11 +235,11 @@ mod tests {
 
     #[test]
     fn read_ahead_is_cut_to_what_a_stream_may_have() {
-        let stride = |ahead| Ahead::Strided(Stride { start: 0, len: MIB, step: 9 * MIB, ahead });
-        assert_eq!(Ahead::Forward(8 * MIB).within(3 * MIB, MIB), Some(Ahead::Forward(3 * MIB)));
-        assert_eq!(Ahead::Backward(MIB).within(3 * MIB, MIB), Some(Ahead::Backward(MIB)));
+        let stride = |ahead| ReadAhead::Strided(Stride { start: 0, len: MIB, step: 9 * MIB, ahead });
+        assert_eq!(ReadAhead::Forward(8 * MIB).within(3 * MIB, MIB), Some(ReadAhead::Forward(3 * MIB)));
+        assert_eq!(ReadAhead::Backward(MIB).within(3 * MIB, MIB), Some(ReadAhead::Backward(MIB)));
         assert_eq!(stride(16).within(3 * MIB, MIB), Some(stride(3)));
-        assert_eq!(Ahead::Forward(MIB).within(MIB - 1, MIB), None);
+        assert_eq!(ReadAhead::Forward(MIB).within(MIB - 1, MIB), None);
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
             let strided = (0..256).filter(|n| {
                 let start = 500 * MIB + n * step;
                 let ahead = read(&mut file, start, size, false);
-                let Some(Ahead::Strided(stride)) = ahead else {
+                let Some(ReadAhead::Strided(stride)) = ahead else {
                     assert_eq!(ahead, None, "records of {size} bytes at distances of {step}");
                     return false;
                 };
@@ -358,13 +358,13 @@ mod tests {
     #[test]
     fn read_ahead_grows_with_the_sequence() {
         let mut file = Sequences::default();
-        let ahead: Vec<Ahead> = (0..64).filter_map(|n| file.record(n * MIB, MIB)).collect();
-        let [first, last] = [2 * MIB, AHEAD_BYTES_MAX].map(Ahead::Forward);
+        let ahead: Vec<ReadAhead> = (0..64).filter_map(|n| file.record(n * MIB, MIB)).collect();
+        let [first, last] = [2 * MIB, AHEAD_BYTES_MAX].map(ReadAhead::Forward);
         assert_eq!((ahead.first(), ahead.last()), (Some(&first), Some(&last)));
         assert!(ahead.is_sorted());
         let mut file = Sequences::default();
-        let middle: Vec<Ahead> = (0..64).filter_map(|n| file.record((1000 + n) * MIB, MIB)).collect();
-        let [first, last] = [AHEAD_BYTES_MIN, 64 * MIB / AHEAD_SHARE].map(Ahead::Forward);
+        let middle: Vec<ReadAhead> = (0..64).filter_map(|n| file.record((1000 + n) * MIB, MIB)).collect();
+        let [first, last] = [AHEAD_BYTES_MIN, 64 * MIB / AHEAD_SHARE].map(ReadAhead::Forward);
         assert_eq!((middle.first(), middle.last()), (Some(&first), Some(&last)));
         assert!(middle.is_sorted());
     }
@@ -378,13 +378,14 @@ mod tests {
                 .rev()
                 .filter_map(|n| read(&mut file, 1000 * MIB + n * size, size, swapped))
                 .collect();
-            let backward = ahead.iter().filter(|ahead| matches!(ahead, Ahead::Backward(_))).count() as u64;
+            let backward =
+                ahead.iter().filter(|ahead| matches!(ahead, ReadAhead::Backward(_))).count() as u64;
             let late = 2 * (SEQUENTIAL_BYTES_MIN + REORDERED_BYTES_MAX) / size + 3;
             assert!(backward + late >= count, "{backward} of {count} reads of {size}, swapped: {swapped}");
-            assert_eq!(ahead.last(), Some(&Ahead::Backward(ahead_of(&file))), "reads of {size}");
+            assert_eq!(ahead.last(), Some(&ReadAhead::Backward(ahead_of(&file))), "reads of {size}");
             // The reader turns round.
             let turned = (0..16).filter_map(|n| read(&mut file, 1064 * MIB + n * MIB, MIB, swapped)).last();
-            assert!(matches!(turned, Some(Ahead::Forward(_))), "{turned:?}");
+            assert!(matches!(turned, Some(ReadAhead::Forward(_))), "{turned:?}");
         }
     }
 
@@ -393,7 +394,8 @@ mod tests {
         let mut file = Sequences::default();
         let ahead: Vec<_> =
             (0..64).rev().map(|n| (n, file.record(n * MIB, MIB), file.record(n * MIB, MIB))).collect();
-        let backward = ahead.iter().filter(|(_, ahead, _)| matches!(ahead, Some(Ahead::Backward(_)))).count();
+        let backward =
+            ahead.iter().filter(|(_, ahead, _)| matches!(ahead, Some(ReadAhead::Backward(_)))).count();
         assert!(backward >= 60, "{backward} of 64");
     }
 

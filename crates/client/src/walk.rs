@@ -4,7 +4,7 @@
 //! being prefetched waits for it, for a bounded time: the servers may be waiting for another client.
 
 use crate::context::Context;
-use crate::core::Ahead;
+use crate::core::WalkPrefetch;
 use crate::limits::{LIST_PAGE_BYTES, WALK_REPLY_BYTES_TARGET, WALK_THREADS, WALK_WAIT_MAX};
 use shoal_runtime::sync::Condvar;
 use shoal_runtime::thread::{Builder, JoinHandle};
@@ -49,7 +49,7 @@ impl Walker {
     fn run(&self) {
         let mut state = self.context.state.lock();
         while !state.stopping && state.core.alive().is_ok() {
-            match state.core.walk_ahead() {
+            match state.core.next_prefetch() {
                 None => self.walking.wait(&mut state),
                 Some(ahead) => {
                     drop(state);
@@ -64,7 +64,7 @@ impl Walker {
 
     /// Reads some directories ahead and installs those that arrive. A failure is left to the call that needs
     /// them.
-    fn fetch_ahead(&self, ahead: &Ahead) {
+    fn fetch_ahead(&self, ahead: &WalkPrefetch) {
         self.context.counters.walks.add(1);
         let request = self.context.tokens.begin();
         let query = Query::Walk {
@@ -94,25 +94,25 @@ impl Walker {
                 return self.answered_ahead(ahead, None);
             }
             if reply.exclusive.contains(dir) {
-                core.walk_gives(ahead, *dir);
+                core.install_prefetched_right(ahead, *dir);
             }
             if let Some(entries) = entries.take() {
-                core.walk_came(ahead, *dir, entries);
+                core.install_prefetched_dir(ahead, *dir, entries);
             }
         }
         drop(request);
         self.answered_ahead(ahead, Some(&found));
     }
 
-    fn answered_ahead(&self, ahead: &Ahead, reply: Option<&WalkReply>) {
-        self.context.state.lock().core.walk_answered(ahead, reply);
+    fn answered_ahead(&self, ahead: &WalkPrefetch, reply: Option<&WalkReply>) {
+        self.context.state.lock().core.prefetch_answered(ahead, reply);
         self.walked.notify_all();
     }
 
     /// If a directory is being prefetched, waits until it has arrived. Returns whether it was.
     pub(crate) fn wait(&self, dir: InodeId) -> bool {
         let mut state = self.context.state.lock();
-        if !state.core.walk_needs(dir) {
+        if !state.core.join_prefetch(dir) {
             return false;
         }
         self.walking.notify_one();

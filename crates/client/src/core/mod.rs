@@ -37,7 +37,7 @@ pub(crate) use content::Piece;
 pub(crate) use install::Ticket;
 pub(crate) use journal::{Journal, Sealed};
 pub(crate) use names::name;
-pub(crate) use walks::{Ahead, Walks};
+pub(crate) use walks::{WalkPrefetch, Walks};
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
 use inherit::Unreported;

@@ -36,9 +36,9 @@ enum Stage {
     /// Not requested.
     Expected,
     /// Requested, not arrived.
-    Asked,
+    Requested,
     /// In the cache, with the number of bytes that it takes there.
-    Here(usize),
+    Cached(usize),
 }
 
 /// A program that walks through a tree, or may begin to.
@@ -67,7 +67,7 @@ struct Walk {
 
 /// Directories to be prefetched.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct WalkPrefetch {
     pub(crate) dirs: Vec<InodeId>,
     /// The version of what is known of each now.
     versions: Vec<Option<u64>>,
@@ -89,7 +89,7 @@ pub(crate) struct Walks {
     /// Content that is to be read ahead.
     runs: Vec<BlockRef>,
     /// Directories that a program is waiting for, to be requested next.
-    urgent: VecDeque<Ahead>,
+    urgent: VecDeque<WalkPrefetch>,
     /// Directories that were prefetched, and those of them that were used.
     pub(crate) came: u64,
     pub(crate) used: u64,
@@ -140,8 +140,8 @@ impl Walk {
         for (stage, by) in [(old, -1isize), (new, 1)] {
             match stage {
                 Stage::Expected => {}
-                Stage::Asked => self.asked = self.asked.saturating_add_signed(by),
-                Stage::Here(_) => self.here = self.here.saturating_add_signed(by),
+                Stage::Requested => self.asked = self.asked.saturating_add_signed(by),
+                Stage::Cached(_) => self.here = self.here.saturating_add_signed(by),
             }
         }
     }
@@ -209,8 +209,9 @@ impl Walk {
     /// The first prefetched directory that the walk has passed. If there is none and `whatever` is set, the
     /// last prefetched one.
     fn least_needed(&self, whatever: bool) -> Option<InodeId> {
-        let here =
-            |(_, (dir, stage)): (&Place, &(InodeId, Stage))| matches!(stage, Stage::Here(_)).then_some(*dir);
+        let here = |(_, (dir, stage)): (&Place, &(InodeId, Stage))| {
+            matches!(stage, Stage::Cached(_)).then_some(*dir)
+        };
         let passed = self.order.range(..self.at.clone()).find_map(here);
         passed.or_else(|| if whatever { self.order.iter().rev().find_map(here) } else { None })
     }
@@ -218,7 +219,7 @@ impl Walk {
     /// Prefetched directories that will be listed next.
     fn next_here(&self) -> impl Iterator<Item = InodeId> {
         let behind = self.order.range(self.at.clone()..).take(WALK_RUNS_DIRS_AHEAD);
-        behind.filter_map(|(_, (dir, stage))| matches!(stage, Stage::Here(_)).then_some(*dir))
+        behind.filter_map(|(_, (dir, stage))| matches!(stage, Stage::Cached(_)).then_some(*dir))
     }
 
     /// The content to read ahead: that of this directory, then `next`, up to the limits of read-ahead.
@@ -244,7 +245,7 @@ impl Walks {
 
     /// Whether a directory has been requested ahead and has not arrived.
     pub(crate) fn is_asked(&self, dir: InodeId) -> bool {
-        self.walks.iter().any(|walk| walk.stage(dir) == Some(Stage::Asked))
+        self.walks.iter().any(|walk| walk.stage(dir) == Some(Stage::Requested))
     }
 
     /// The directory is not expected any more, if it was.
@@ -272,7 +273,7 @@ impl Walks {
     }
 
     fn left(&mut self, stage: Stage) {
-        if let Stage::Here(bytes) = stage {
+        if let Stage::Cached(bytes) = stage {
             self.bytes = self.bytes.saturating_sub(bytes);
         }
     }
@@ -335,7 +336,7 @@ impl Walks {
                     let old = self.walks.remove(0);
                     for (dir, stage) in old.order.into_values() {
                         self.left(stage);
-                        unneeded.extend(matches!(stage, Stage::Here(_)).then_some(dir));
+                        unneeded.extend(matches!(stage, Stage::Cached(_)).then_some(dir));
                     }
                 }
                 Walk::new()
@@ -343,7 +344,7 @@ impl Walks {
         };
         let mut place = Place::new();
         if let Some((at, stage)) = walk.take(dir) {
-            self.used += u64::from(matches!(stage, Stage::Here(_)));
+            self.used += u64::from(matches!(stage, Stage::Cached(_)));
             self.left(stage);
             place = at;
         }
@@ -376,7 +377,7 @@ mod tests {
         let Some(walk) = walks.walks.last_mut() else { return Vec::new() };
         let mut found = Vec::new();
         while let Some((place, dir)) = walk.next_expected() {
-            walk.set(&place, Stage::Asked);
+            walk.set(&place, Stage::Requested);
             found.push(dir.0);
         }
         let order: Vec<Place> = walk.order.keys().cloned().collect();

@@ -1,6 +1,6 @@
 //! Connects walks with the cache: where programs are, what is prefetched, what has arrived.
 
-use super::{Ahead, Stage};
+use super::{Stage, WalkPrefetch};
 use crate::core::Core;
 use crate::core::cache::{Body, Node};
 use crate::limits::*;
@@ -68,12 +68,12 @@ impl Core {
     }
 
     /// The next prefetch, if there is one.
-    pub(crate) fn walk_ahead(&mut self) -> Option<Ahead> {
+    pub(crate) fn next_prefetch(&mut self) -> Option<WalkPrefetch> {
         if let Some(ahead) = self.walks.urgent.pop_front() {
             return Some(ahead);
         }
         for number in (0..self.walks.walks.len()).rev() {
-            if let Some(ahead) = self.ahead_of(number) {
+            if let Some(ahead) = self.prefetch_of(number) {
                 self.walks.requests += 1;
                 return Some(ahead);
             }
@@ -83,11 +83,11 @@ impl Core {
 
     /// A program needs a directory. Returns whether a walk has requested it, or requests it now together with
     /// the next ones.
-    pub(crate) fn walk_needs(&mut self, dir: InodeId) -> bool {
+    pub(crate) fn join_prefetch(&mut self, dir: InodeId) -> bool {
         let Some(number) = self.walks.position_of(dir) else { return false };
         let Some(walk) = self.walks.walks.get_mut(number) else { return false };
         match walk.stage(dir) {
-            Some(Stage::Asked) => return true,
+            Some(Stage::Requested) => return true,
             Some(Stage::Expected) => {}
             _ => return false,
         }
@@ -99,14 +99,14 @@ impl Core {
         if !goes_on {
             return false;
         }
-        if let Some(ahead) = self.ahead_of(number) {
+        if let Some(ahead) = self.prefetch_of(number) {
             self.walks.requests += 1;
             self.walks.urgent.push_back(ahead);
         }
         self.walks.is_asked(dir)
     }
 
-    fn ahead_of(&mut self, number: usize) -> Option<Ahead> {
+    fn prefetch_of(&mut self, number: usize) -> Option<WalkPrefetch> {
         self.walks.walks.get(number)?.scope()?;
         loop {
             let walk = self.walks.walks.get(number)?;
@@ -129,11 +129,11 @@ impl Core {
             match here {
                 // It was cached for another reason.
                 Some((children, _)) => {
-                    walk.set(&place, Stage::Here(0));
+                    walk.set(&place, Stage::Cached(0));
                     walk.expect(&place, &children);
                 }
                 None if askable => {
-                    walk.set(&place, Stage::Asked);
+                    walk.set(&place, Stage::Requested);
                     dirs.push(dir);
                 }
                 None => drop(walk.take(dir)),
@@ -151,12 +151,12 @@ impl Core {
         }
         let contents = walk.reads();
         let versions = dirs.iter().map(|dir| self.version(*dir)).collect();
-        Some(Ahead { dirs, versions, contents, ticket: self.ticket() })
+        Some(WalkPrefetch { dirs, versions, contents, ticket: self.ticket() })
     }
 
     /// A request was answered, or failed: the directories of it that have not arrived are not in flight any
     /// more.
-    pub(crate) fn walk_answered(&mut self, ahead: &Ahead, reply: Option<&WalkReply>) {
+    pub(crate) fn prefetch_answered(&mut self, ahead: &WalkPrefetch, reply: Option<&WalkReply>) {
         self.walks.requests = self.walks.requests.saturating_sub(1);
         self.walks.news = true;
         let last = reply.and_then(|reply| reply.dirs.last()).map(|(dir, _)| *dir);
@@ -170,7 +170,7 @@ impl Core {
         }
         for (number, dir) in ahead.dirs.iter().enumerate() {
             let Some(walk) = self.walks.of(*dir) else { continue };
-            if walk.stage(*dir) != Some(Stage::Asked) {
+            if walk.stage(*dir) != Some(Stage::Requested) {
                 continue;
             }
             match walk.places.get(dir).cloned() {
@@ -182,12 +182,17 @@ impl Core {
     }
 
     /// Installs the exclusive right to a directory that has arrived and that no other client watches.
-    pub(crate) fn walk_gives(&mut self, ahead: &Ahead, dir: InodeId) {
+    pub(crate) fn install_prefetched_right(&mut self, ahead: &WalkPrefetch, dir: InodeId) {
         self.install_exclusive(ahead.ticket, &[dir]);
     }
 
     /// Installs a directory that has arrived.
-    pub(crate) fn walk_came(&mut self, ahead: &Ahead, dir: InodeId, entries: Vec<DirEntry>) {
+    pub(crate) fn install_prefetched_dir(
+        &mut self,
+        ahead: &WalkPrefetch,
+        dir: InodeId,
+        entries: Vec<DirEntry>,
+    ) {
         let before = self.cache.bytes();
         let version = ahead.dirs.iter().position(|one| *one == dir).and_then(|at| *ahead.versions.get(at)?);
         self.install_page(ahead.ticket, dir, entries);
@@ -198,8 +203,8 @@ impl Core {
         let Some((children, _)) = self.subdirectories(dir) else { return self.walks.unexpect(dir) };
         let Some(walk) = self.walks.of(dir) else { return };
         let Some(place) = walk.places.get(&dir).cloned() else { return };
-        if walk.stage(dir) == Some(Stage::Asked) {
-            walk.set(&place, Stage::Here(bytes));
+        if walk.stage(dir) == Some(Stage::Requested) {
+            walk.set(&place, Stage::Cached(bytes));
             walk.expect(&place, &children);
             self.walks.bytes += bytes;
         }
