@@ -34,11 +34,11 @@ impl Clock {
     }
 
     /// A server's clock showed `said` after `asked` and before now.
-    pub(crate) fn heard(&self, asked: Timestamp, said: Timestamp) {
-        self.learn(asked, said, Timestamp::now());
+    pub(crate) fn observe(&self, asked: Timestamp, said: Timestamp) {
+        self.adjust(asked, said, Timestamp::now());
     }
 
-    fn learn(&self, asked: Timestamp, said: Timestamp, answered: Timestamp) {
+    fn adjust(&self, asked: Timestamp, said: Timestamp, answered: Timestamp) {
         let (least, most) = (between(answered, said), between(asked, said));
         if least > most {
             // This machine's clock was set back meanwhile.
@@ -94,30 +94,30 @@ mod tests {
     #[test]
     fn a_clock_that_may_be_right_is_left_alone() {
         let clock = Clock::default();
-        clock.learn(at(0), at(5), at(7));
-        clock.learn(at(10), at(10), at(12));
+        clock.adjust(at(0), at(5), at(7));
+        clock.adjust(at(10), at(10), at(12));
         assert_eq!(ahead_ms(&clock), 0);
     }
 
     #[test]
     fn wrong_clock_is_corrected_as_far_as_the_reply_proves() {
         let clock = Clock::default();
-        clock.learn(at(0), at(5_000), at(10));
+        clock.adjust(at(0), at(5_000), at(10));
         assert_eq!(ahead_ms(&clock), 4_990);
         // A slower reply bounds the difference less tightly, a faster one more.
-        clock.learn(at(100), at(5_105), at(150));
+        clock.adjust(at(100), at(5_105), at(150));
         assert_eq!(ahead_ms(&clock), 4_990);
-        clock.learn(at(200), at(5_200), at(202));
+        clock.adjust(at(200), at(5_200), at(202));
         assert_eq!(ahead_ms(&clock), 4_998);
         // Another server leads, whose clock is behind.
-        clock.learn(at(300), at(-700), at(302));
+        clock.adjust(at(300), at(-700), at(302));
         assert_eq!(ahead_ms(&clock), -1_000);
     }
 
     #[test]
     fn reply_during_which_the_clock_was_set_back_is_ignored() {
         let clock = Clock::default();
-        clock.learn(at(10_000), at(50), at(20));
+        clock.adjust(at(10_000), at(50), at(20));
         assert_eq!(ahead_ms(&clock), 0);
     }
 

@@ -90,7 +90,7 @@ impl Grants {
         let asked = Timestamp::now();
         let granted =
             self.context.transport.meta.grant(grant).map_err(|error| self.context.refused(error))?;
-        self.context.shared.clock.heard(asked, granted.now);
+        self.context.shared.clock.observe(asked, granted.now);
         take_grant(&mut self.context.state.lock().core, granted);
         Ok(())
     }

@@ -406,7 +406,7 @@ impl LockClient {
     }
 
     /// Repeats a request until it is answered or [cancelled](may_be_cancelled).
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         effect: ReplyEffect,
         wait: Option<&LockWait>,
@@ -466,7 +466,7 @@ impl LockClient {
         if self.locks.has_lost(&key) {
             return Err(Errno::EIO);
         }
-        match self.ask(ReplyEffect::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
+        match self.request(ReplyEffect::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
             LockOutcome::Done => Ok(()),
             LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
             LockOutcome::Conflict(_) => Err(Errno::EAGAIN),
@@ -503,7 +503,7 @@ impl LockClient {
         let its = self.owner(owner);
         self.locks.give_up_lost(&(ino, space, owner), range);
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
-        match self.ask(ReplyEffect::Held((ino, space, owner)), None, op)? {
+        match self.request(ReplyEffect::Held((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
             // Unlocking the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
@@ -513,7 +513,7 @@ impl LockClient {
     /// A lock of another owner that conflicts with this one, if there is one.
     pub(crate) fn test(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
         let record = self.record(lock);
-        Ok(match self.ask(ReplyEffect::Nothing, None, |_| LockOp::Test(record))? {
+        Ok(match self.request(ReplyEffect::Nothing, None, |_| LockOp::Test(record))? {
             LockOutcome::Conflict(other) => Some(other),
             _ => None,
         })
@@ -547,7 +547,7 @@ impl LockClient {
         let keys: Vec<Key> =
             owners.iter().flat_map(|owner| LockSpace::BOTH.map(|space| (ino, space, *owner))).collect();
         let effect = ReplyEffect::Released(keys.clone());
-        let released = self.ask(effect, None, |_| LockOp::Release { ino, owners: its.clone() });
+        let released = self.request(effect, None, |_| LockOp::Release { ino, owners: its.clone() });
         let mut state = self.locks.0.lock();
         for key in &keys {
             state.lost.remove(key);

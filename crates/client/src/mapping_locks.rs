@@ -255,7 +255,7 @@ impl LockClient {
         let (space, range, kind) = (LockSpace::Mapping, LockRange::ALL, LockKind::Write);
         let lock = LockRecord { ino, space, owner, pid: std::process::id(), range, kind };
         let effect = ReplyEffect::Held((ino, space, OWNER));
-        match self.ask(effect, None, |_| LockOp::Set { lock, wait: false })? {
+        match self.request(effect, None, |_| LockOp::Set { lock, wait: false })? {
             LockOutcome::Done => Ok(None),
             LockOutcome::Conflict(other) => Ok(Some(other.owner.session)),
             // This session has as many locks as it may have.
@@ -267,6 +267,6 @@ impl LockClient {
     pub(crate) fn release_mapping_lock(&self, ino: InodeId) -> Result<(), Errno> {
         let owners = vec![LockOwner { session: self.session(), owner: OWNER }];
         let effect = ReplyEffect::Released(vec![(ino, LockSpace::Mapping, OWNER)]);
-        self.ask(effect, None, |_| LockOp::Release { ino, owners: owners.clone() }).map(drop)
+        self.request(effect, None, |_| LockOp::Release { ino, owners: owners.clone() }).map(drop)
     }
 }

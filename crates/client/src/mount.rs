@@ -80,7 +80,7 @@ fn open(
     let request = SessionRequest { protocol: PROTOCOL_VERSION, client, instance, origin };
     let sent = Timestamp::now();
     let opened = transport.meta.open_session(request)?;
-    shared.clock.heard(sent, opened.grant.now);
+    shared.clock.observe(sent, opened.grant.now);
     for (session, process) in &opened.siblings {
         if has_ended(process) {
             tracing::info!(

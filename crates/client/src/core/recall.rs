@@ -93,7 +93,7 @@ impl Core {
             self.cache.drop_node(*ino, names);
             stale.push(Stale::Node(*ino));
             stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
-            self.lose_interest(*cover, is_glimpsed, &mut ack, stale);
+            self.drop_unused_watch(*cover, is_glimpsed, &mut ack, stale);
         }
         self.rights.unconfirmed_holds.extend(&ack.refers);
         Some(ack)
@@ -128,15 +128,21 @@ impl Core {
     /// Something under this cover was recalled. If no program here has used the cover during the last
     /// recalls, or ever, the watch on it is given up: then other clients can work there without a recall. So
     /// are other directories that were prefetched for a walk that does not continue.
-    fn lose_interest(&mut self, cover: InodeId, is_glimpsed: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
+    fn drop_unused_watch(
+        &mut self,
+        cover: InodeId,
+        is_glimpsed: bool,
+        ack: &mut Ack,
+        stale: &mut Vec<Stale>,
+    ) {
         let mut unreached = self.walks.recalled(cover);
         let is_used = unreached.is_empty() && !is_glimpsed;
-        self.lose_interest_in(cover, is_used, ack, stale);
+        self.drop_unused_watch_on(cover, is_used, ack, stale);
         unreached.retain(|dir| *dir != cover);
-        self.give_up_unseen(unreached, ack, stale);
+        self.drop_unseen_watches(unreached, ack, stale);
     }
 
-    fn lose_interest_in(&mut self, cover: InodeId, is_used: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
+    fn drop_unused_watch_on(&mut self, cover: InodeId, is_used: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let holds = self.rights.holds_under(cover);
         let Some(right) = self.rights.covers.get_mut(&cover) else {
             // Nothing under it is cached.
@@ -179,7 +185,7 @@ impl Core {
 
     /// Gives up directories of which the kernel knows only the entry in their parent. The right to cache them
     /// goes too, unless something in them is held.
-    fn give_up_unseen(&mut self, dirs: Vec<InodeId>, ack: &mut Ack, stale: &mut Vec<Stale>) {
+    fn drop_unseen_watches(&mut self, dirs: Vec<InodeId>, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let is_unseen = |dir: &InodeId| {
             let watched = self.rights.covers.get(dir).is_some_and(|right| !right.exclusive);
             let held = self.rights.holds_under(*dir) || self.rights.released_holds.contains_key(dir);

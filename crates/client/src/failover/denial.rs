@@ -41,7 +41,7 @@ impl Denials {
 
 impl FailoverState {
     /// The denial for which every call has to fail, if there is one.
-    pub(super) fn pointless(&self, interruptible: bool) -> Option<MetaError> {
+    pub(super) fn call_error(&self, interruptible: bool) -> Option<MetaError> {
         match self.denials.verdict() {
             Some(denial) => Some(NoLeader::Denied(denial.clone()).into()),
             None if self.stopping => Some(NoLeader::Stopping.into()),

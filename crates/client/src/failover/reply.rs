@@ -57,7 +57,7 @@ impl Inner {
             // The caller may have given up, or have its answer.
             let fail = Box::new(move |error| _ = failed.send(Err(error)));
             let number = state.in_flight.begin(interruptible, fail);
-            if let Some(error) = state.pointless(interruptible) {
+            if let Some(error) = state.call_error(interruptible) {
                 state.in_flight.end(number);
                 return Err(error);
             }

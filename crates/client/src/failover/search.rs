@@ -59,7 +59,7 @@ impl Inner {
                 if let Some(denial) = self.replicas.denial() {
                     self.denied(&denial);
                 }
-                self.ask_all();
+                self.query_all();
                 state = self.state.lock();
                 continue;
             }
@@ -69,7 +69,7 @@ impl Inner {
     }
 
     /// Asks every replica whether it leads.
-    pub(super) fn ask_all(self: &Arc<Self>) {
+    pub(super) fn query_all(self: &Arc<Self>) {
         for (node, service) in self.replicas.all() {
             let (session, term) = {
                 let mut state = self.state.lock();
@@ -79,8 +79,8 @@ impl Inner {
                 (state.session.unwrap_or(NO_SESSION), state.terms)
             };
             let inner = self.clone();
-            let ask = move || inner.ask(node, service, session, term);
-            if let Err(error) = Builder::new().name("shoal-leader".into()).spawn(ask) {
+            let query = move || inner.query(node, service, session, term);
+            if let Err(error) = Builder::new().name("shoal-leader".into()).spawn(query) {
                 // The next round tries again.
                 tracing::warn!(%error, "no thread to look for a metadata leader");
                 self.state.lock().asked.remove(&node);
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    fn ask(&self, node: NodeId, service: Arc<dyn MetaService>, session: SessionId, term: u64) {
+    fn query(&self, node: NodeId, service: Arc<dyn MetaService>, session: SessionId, term: u64) {
         let answer = service.blocks(session, &[]);
         let leads = matches!(answer, Ok(_) | Err(MetaError::Fenced(_) | MetaError::Errno(_)));
         let mut state = self.state.lock();

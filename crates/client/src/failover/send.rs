@@ -61,7 +61,7 @@ impl Inner {
         drop(state);
         if stuck {
             // The disk may just be slow. But if another replica leads by now, this one will never answer.
-            self.ask_all();
+            self.query_all();
         }
         Some(())
     }
