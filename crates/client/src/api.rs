@@ -14,7 +14,7 @@ use crate::reader::split;
 use crate::session::Session;
 use crate::trace;
 use crate::values::{
-    Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Sought, Visit, Wait, Written,
+    Caller, Calling, Entry, Failure, Fallocate, LookupResult, Reply, Seek, SeekResult, Visit, Wait, Written,
 };
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
@@ -36,9 +36,10 @@ impl Client {
 
     /// [`lookup`](Self::lookup) by a thread (0 if unknown). A thread that was refused with `ESTALE` is
     /// answered when its retry can be carried out.
-    pub fn find(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<Option<Looked>> {
-        let by_number =
-            |entry| Some(Looked { entry, moved_from: None, may_be_in: None, is_above: false, again: false });
+    pub fn find(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<Option<LookupResult>> {
+        let by_number = |entry| {
+            Some(LookupResult { entry, moved_from: None, may_be_in: None, is_above: false, again: false })
+        };
         match name {
             b"." => self.current().call(wait, |core| core.enter(parent)).map(by_number),
             b".." => self
@@ -388,7 +389,7 @@ impl Client {
     }
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
-    pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<Sought> {
+    pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<SeekResult> {
         self.current().call(wait, |core| core.seek(ino, offset, what))
     }
 

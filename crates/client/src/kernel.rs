@@ -57,7 +57,7 @@ pub trait KernelCache: Send + Sync + 'static {
     /// Waits until the kernel has consumed the replies to earlier calls that changed what `concerns` selects,
     /// for a bounded time: names in directories ([`has_changed`](Self::has_changed)), and sizes of files.
     /// Other clients are about to find these changes.
-    fn settle(&self, concerns: &dyn Fn(InodeId) -> bool) {
+    fn wait_consumed(&self, concerns: &dyn Fn(InodeId) -> bool) {
         // Without a cache there is nothing to wait for.
         let _ = concerns;
     }

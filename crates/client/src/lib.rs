@@ -85,5 +85,5 @@ pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 pub use trace::{Hop, Trace, Waiting, waits};
 pub use values::{
-    Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Sought, Visit, Wait, Written,
+    Caller, Calling, Entry, Failure, Fallocate, LookupResult, Reply, Seek, SeekResult, Visit, Wait, Written,
 };

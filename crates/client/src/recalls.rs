@@ -93,7 +93,7 @@ impl RecallWorker {
     }
 
     fn run(self: &Arc<RecallWorker>) {
-        self.hear_recalls();
+        self.poll_recalls();
         let (stopping, ended) = {
             let state = self.context.state.lock();
             (state.stopping, state.ended)
@@ -105,7 +105,7 @@ impl RecallWorker {
         }
     }
 
-    fn hear_recalls(self: &Arc<RecallWorker>) {
+    fn poll_recalls(self: &Arc<RecallWorker>) {
         let mut seen = 0;
         loop {
             let term = {
@@ -239,7 +239,7 @@ impl RecallWorker {
             }
         };
         if let Some(kernel) = self.context.shared.kernel.get() {
-            kernel.settle(&|ino| self.context.state.lock().core.is_about(recall, ino));
+            kernel.wait_consumed(&|ino| self.context.state.lock().core.is_about(recall, ino));
             if !stale.is_empty() {
                 kernel.forget(&stale);
             }

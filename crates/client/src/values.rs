@@ -80,7 +80,7 @@ pub enum Seek {
 
 /// The outcome of lseek(2) for data or holes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sought {
+pub struct SeekResult {
     /// The offset; `None` if there are no more data (`ENXIO`).
     pub found: Option<u64>,
     /// The hole that decided this: behind `found`, or before the data found. Empty if there was none.
@@ -115,7 +115,7 @@ pub enum Fallocate {
 
 /// The outcome of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Looked {
+pub struct LookupResult {
     /// The file found.
     pub entry: Entry,
     /// For a directory: its parent in the dcache, if that is another one than it was found in.

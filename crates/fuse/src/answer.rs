@@ -8,7 +8,7 @@ use shoal_channel::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr,
 };
-use shoal_client::{Entry, Looked};
+use shoal_client::{Entry, LookupResult};
 use shoal_runtime::planted::mistake;
 use shoal_types::{Errno, Inode, InodeId};
 use std::io::IoSlice;
@@ -74,9 +74,9 @@ pub(crate) fn entry_once(reply: ReplyEntry, made: Result<Entry, Errno>) {
 /// attributes, `node` gives the node id.
 pub(crate) fn found(
     reply: ReplyEntry,
-    found: Result<Option<Looked>, Errno>,
+    found: Result<Option<LookupResult>, Errno>,
     may_keep: impl FnOnce(&Entry) -> bool,
-    node: impl FnOnce(&Looked) -> NodeId,
+    node: impl FnOnce(&LookupResult) -> NodeId,
 ) {
     match found {
         Ok(Some(found)) => {

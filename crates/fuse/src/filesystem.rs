@@ -22,7 +22,7 @@ use shoal_channel::{
     ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr, Settings,
     Unique, WriteFlags,
 };
-use shoal_client::{Creation, Entry, Looked, Seek, Wait};
+use shoal_client::{Creation, Entry, LookupResult, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_runtime::planted::mistake;
 use shoal_types::limits::NAME_BYTES_MAX;
@@ -157,21 +157,22 @@ impl shoal_channel::Filesystem for Filesystem {
             move |reply, found| {
                 let may_keep =
                     |Entry { ino, inode }: &Entry| shared.invalidator.may_keep(asking, *ino, inode);
-                let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
-                    match entry.inode.kind {
-                        // The kernel connects a directory that it opens by handle to its root.
-                        _ if upwards && shared.nodes.is_root(entry.ino) => NodeId::ROOT,
-                        // A lookup by number: the kernel has kept the node id.
-                        FileKind::Directory if !by_number => {
-                            let (ino, is_last) = (entry.ino, is_above || again);
-                            let found = Found { ino, node: place, moved_from, may_be_in, is_last };
-                            let may_be_locked = |dir| shared.invalidator.may_be_locked(thread, dir);
-                            shared.nodes.found(thread, found, may_be_locked)
+                let node =
+                    |&LookupResult { ref entry, moved_from, may_be_in, is_above, again }: &LookupResult| {
+                        match entry.inode.kind {
+                            // The kernel connects a directory that it opens by handle to its root.
+                            _ if upwards && shared.nodes.is_root(entry.ino) => NodeId::ROOT,
+                            // A lookup by number: the kernel has kept the node id.
+                            FileKind::Directory if !by_number => {
+                                let (ino, is_last) = (entry.ino, is_above || again);
+                                let found = Found { ino, node: place, moved_from, may_be_in, is_last };
+                                let may_be_locked = |dir| shared.invalidator.may_be_locked(thread, dir);
+                                shared.nodes.found(thread, found, may_be_locked)
+                            }
+                            _ if by_number => shared.nodes.by_number(entry.ino),
+                            _ => node(entry.ino),
                         }
-                        _ if by_number => shared.nodes.by_number(entry.ino),
-                        _ => node(entry.ino),
-                    }
-                };
+                    };
                 answer::found(reply, found, may_keep, node);
             },
         );

@@ -694,7 +694,7 @@ impl KernelCache for Invalidator {
         self.name_changes.is_about_to_be_answered(dirs, thread);
     }
 
-    fn settle(&self, concerns: &dyn Fn(InodeId) -> bool) {
+    fn wait_consumed(&self, concerns: &dyn Fn(InodeId) -> bool) {
         self.wait_for_names(concerns);
         self.wait_for_sizes(concerns);
     }

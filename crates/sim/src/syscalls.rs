@@ -5,7 +5,7 @@ mod cached;
 
 use crate::kernel::Kernel;
 use cached::Cached;
-use shoal_client::{Caller, Client, Failure, Looked, Reply, Wait};
+use shoal_client::{Caller, Client, Failure, LookupResult, Reply, Wait};
 use shoal_namespace::{RenameFlags, SetAttr};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId};
 use shoal_witness::limits::{READ_BYTES, SLOTS};
@@ -134,7 +134,7 @@ impl Drop for Held<'_> {
 impl Held<'_> {
     fn lookup(&mut self, dir: InodeId, name: u8) -> Reply<Option<(InodeId, Inode)>> {
         let found = self.client.find(WAIT, self.thread, dir, &[name])?;
-        Ok(found.map(|Looked { entry, .. }| {
+        Ok(found.map(|LookupResult { entry, .. }| {
             self.inodes.push(entry.ino);
             (entry.ino, entry.inode)
         }))

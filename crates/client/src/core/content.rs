@@ -6,7 +6,7 @@ use crate::limits::{
     BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, EXTENTS_ALIGN_BYTES, EXTENTS_PAGE, EXTENTS_PAGE_EVICTED,
     OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX,
 };
-use crate::values::{Fallocate, Seek, Sought};
+use crate::values::{Fallocate, Seek, SeekResult};
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, Tree, ops::flags};
 use shoal_types::{
@@ -495,7 +495,7 @@ impl Core {
     }
 
     /// lseek(2) for data and holes. Allocated zeros count as a hole, as unwritten extents do elsewhere.
-    pub(crate) fn seek(&mut self, ino: InodeId, offset: u64, what: Seek) -> Outcome<Sought> {
+    pub(crate) fn seek(&mut self, ino: InodeId, offset: u64, what: Seek) -> Outcome<SeekResult> {
         self.alive()?;
         let inode = &self.cache.need(ino)?.inode;
         let size = inode.size;

@@ -5,7 +5,7 @@ use super::directory::Directory;
 use super::{Core, Need, Outcome};
 use crate::acl;
 use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES};
-use crate::values::{Caller, Entry, Looked, Visit};
+use crate::values::{Caller, Entry, LookupResult, Visit};
 use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
@@ -51,7 +51,7 @@ impl Core {
         dir: InodeId,
         name: &Name,
         fetched: bool,
-    ) -> Outcome<Option<Looked>> {
+    ) -> Outcome<Option<LookupResult>> {
         self.alive()?;
         let keeps = self.prepare_retry(by, dir, name)?;
         let again = keeps.is_some() || self.retries.expects_retry(by);
@@ -72,7 +72,7 @@ impl Core {
                 if is_directory { self.refs.place(entry.ino, dir) } else { (None, None) };
             let has_moved = moved_from.is_some() || may_be_in.is_some();
             let is_above = has_moved && self.refs.is_below(dir, entry.ino);
-            Looked { entry, moved_from, may_be_in, is_above, again }
+            LookupResult { entry, moved_from, may_be_in, is_above, again }
         }))
     }
 

@@ -1,7 +1,7 @@
 //! lseek(2) for data and holes, in units in which other file systems allocate: a unit that has any data is
 //! data, so answers are as on ext4 with blocks of 4 KiB.
 
-use crate::values::{Seek, Sought};
+use crate::values::{Seek, SeekResult};
 use std::ops::Range;
 
 /// Data and holes begin and end at multiples of this, in bytes, or with the file.
@@ -14,13 +14,13 @@ pub(super) fn unit_start(offset: u64) -> u64 {
 
 /// Looks from an offset within the file on. `data`: the ranges that have data, in order, at least from the
 /// beginning of the offset's unit on.
-pub(super) fn seek(data: impl Iterator<Item = Range<u64>>, offset: u64, size: u64, what: Seek) -> Sought {
+pub(super) fn seek(data: impl Iterator<Item = Range<u64>>, offset: u64, size: u64, what: Seek) -> SeekResult {
     let units = data.map(|range| unit_start(range.start)..range.end.next_multiple_of(UNIT_BYTES));
     let mut ahead = units.filter(|range| range.end > offset);
     match what {
         Seek::Data => {
             let found = ahead.next().map(|range| range.start.max(offset)).filter(|found| *found < size);
-            Sought { found, hole: offset..found.unwrap_or(size) }
+            SeekResult { found, hole: offset..found.unwrap_or(size) }
         }
         Seek::Hole => {
             let (mut found, mut end) = (offset, size);
@@ -31,7 +31,7 @@ pub(super) fn seek(data: impl Iterator<Item = Range<u64>>, offset: u64, size: u6
                 }
                 found = found.max(range.end);
             }
-            Sought { found: Some(found.min(size)), hole: found.min(size)..end.min(size) }
+            SeekResult { found: Some(found.min(size)), hole: found.min(size)..end.min(size) }
         }
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     /// Data of 1 byte in the second unit, and of 8 KiB from the middle of the sixth on, in two pieces.
     fn look(offset: u64, what: Seek) -> (Option<u64>, Range<u64>) {
         let data = [4 * KIB + 100..4 * KIB + 101, 22 * KIB..25 * KIB, 25 * KIB..30 * KIB];
-        let Sought { found, hole } = seek(data.into_iter(), offset, 33 * KIB, what);
+        let SeekResult { found, hole } = seek(data.into_iter(), offset, 33 * KIB, what);
         (found, hole)
     }
 
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(look(4 * KIB, Seek::Hole), (Some(8 * KIB), 8 * KIB..20 * KIB));
         assert_eq!(look(21 * KIB, Seek::Hole), (Some(32 * KIB), 32 * KIB..33 * KIB));
         let whole = |what| seek(std::iter::once(0..100), 7, 100, what);
-        assert_eq!(whole(Seek::Hole), Sought { found: Some(100), hole: 100..100 });
-        assert_eq!(whole(Seek::Data), Sought { found: Some(7), hole: 7..7 });
+        assert_eq!(whole(Seek::Hole), SeekResult { found: Some(100), hole: 100..100 });
+        assert_eq!(whole(Seek::Data), SeekResult { found: Some(7), hole: 7..7 });
     }
 }

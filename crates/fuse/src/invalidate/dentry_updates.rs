@@ -154,7 +154,7 @@ impl Invalidator {
     }
 
     /// Waits until local changes of these names have reached the dcache, for
-    /// [`KernelCache::settle`](shoal_client::KernelCache::settle).
+    /// [`KernelCache::wait_consumed`](shoal_client::KernelCache::wait_consumed).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
         if mistake("give names back before the dcache has them") {
             return;

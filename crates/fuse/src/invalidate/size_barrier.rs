@@ -20,7 +20,7 @@ use super::getattr_inflight::Looker;
 use crate::context::{Holds, Write};
 use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, CONSUMED_WAIT_MAX, SETTLE_WAIT_MAX};
-use shoal_client::{Client, Failure, Looked, Reply, Wait};
+use shoal_client::{Client, Failure, LookupResult, Reply, Wait};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{self, ThreadId};
@@ -373,8 +373,8 @@ impl Invalidator {
         &self,
         client: &Client,
         wait: Wait,
-        found: Option<Looked>,
-    ) -> Reply<Option<Looked>> {
+        found: Option<LookupResult>,
+    ) -> Reply<Option<LookupResult>> {
         let Some(mut looked) = found else { return Ok(None) };
         let entry = &mut looked.entry;
         while self.is_changing(entry.ino) {
