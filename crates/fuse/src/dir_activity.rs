@@ -4,20 +4,20 @@
 //! before its request arrives, or still hold it after the reply. So each thread that has recently looked up
 //! or changed a name in the directory counts as well.
 
-use crate::limits::{BUSY_LATELY_MAX, BUSY_PLACES};
-use crate::places::{Places, TID_BITS};
+use crate::limits::{BUSY_LATELY_MAX, BUSY_SLOTS};
+use crate::slot_table::{SlotTable, TID_BITS};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A thread id, with the millisecond in which the thread was there in the higher bits; 0 if no thread was.
 #[derive(Default, Debug)]
-struct Place {
+struct Slot {
     last: AtomicU64,
     /// The last entry of another thread than that.
     other: AtomicU64,
 }
 
-impl Place {
+impl Slot {
     fn note(&self, tid: u32, now_ms: u64) {
         let next = (now_ms << TID_BITS) | u64::from(tid);
         let last = self.last.load(Relaxed);
@@ -41,28 +41,28 @@ impl Place {
 /// The threads that have recently worked with names, by directory.
 #[derive(Debug)]
 pub(crate) struct DirActivity {
-    places: Places<Place>,
+    slots: SlotTable<Slot>,
     /// Threads that move something between directories: the kernel has a rename lock for that.
-    moves: Place,
+    moves: Slot,
 }
 
 impl DirActivity {
     pub(crate) fn new() -> DirActivity {
-        DirActivity { places: Places::new(BUSY_PLACES), moves: Place::default() }
+        DirActivity { slots: SlotTable::new(BUSY_SLOTS), moves: Slot::default() }
     }
 
     /// A thread is about to change a name in a directory, has changed one, or looks one up, perhaps in order
     /// to change it.
     pub(crate) fn note(&self, tid: u32, dir: InodeId) {
-        self.places.of(dir).note(tid, self.places.now_ms());
+        self.slots.of(dir).note(tid, self.slots.now_ms());
     }
 
     /// A thread changes names in two directories.
     pub(crate) fn note_both(&self, tid: u32, [one, other]: [InodeId; 2]) {
-        let now = self.places.now_ms();
-        self.places.of(one).note(tid, now);
+        let now = self.slots.now_ms();
+        self.slots.of(one).note(tid, now);
         if one != other {
-            self.places.of(other).note(tid, now);
+            self.slots.of(other).note(tid, now);
             self.moves.note(tid, now);
         }
     }
@@ -70,9 +70,9 @@ impl DirActivity {
     /// Whether other threads have recently worked with names in a directory, or moved something between any
     /// directories.
     pub(crate) fn are_others(&self, tid: u32, dir: InodeId) -> bool {
-        let now = self.places.now_ms();
+        let now = self.slots.now_ms();
         let is_late = |then: u64| now.saturating_sub(then) < BUSY_LATELY_MAX.as_millis() as u64;
-        [self.places.of(dir), &self.moves].iter().filter_map(|place| place.others_ms(tid)).any(is_late)
+        [self.slots.of(dir), &self.moves].iter().filter_map(|slot| slot.others_ms(tid)).any(is_late)
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
         busy.note(ME, DIR);
         busy.note(ME, DIR);
         assert!(busy.are_others(ME, DIR) && busy.are_others(OTHER, DIR));
-        busy.places.begun -= BUSY_LATELY_MAX * 2;
+        busy.slots.begun -= BUSY_LATELY_MAX * 2;
         assert!(!busy.are_others(ME, DIR) && !busy.are_others(OTHER, DIR));
     }
 

@@ -143,7 +143,7 @@ impl shoal_channel::Filesystem for Filesystem {
             return pending.answer_otherwise(|reply| self.primer.answer(reply));
         }
         let shared = self.dispatcher.shared().clone();
-        let asking = shared.invalidator.asks(thread);
+        let attr_request = shared.invalidator.begin_attr_request(thread);
         shared.invalidator.looks_at_names(thread, parent);
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
@@ -156,7 +156,7 @@ impl shoal_channel::Filesystem for Filesystem {
             },
             move |reply, found| {
                 let may_keep =
-                    |Entry { ino, inode }: &Entry| shared.invalidator.may_keep(asking, *ino, inode);
+                    |Entry { ino, inode }: &Entry| shared.invalidator.may_keep(attr_request, *ino, inode);
                 let node =
                     |&LookupResult { ref entry, moved_from, may_be_in, is_above, again }: &LookupResult| {
                         match entry.inode.kind {
@@ -329,15 +329,15 @@ impl shoal_channel::Filesystem for Filesystem {
         let pending = self.cacheable_request(Op::Getattr, req, reply);
         let (Context { ino, thread, .. }, invalidator) = (pending.context, self.dispatcher.invalidator());
         // Only read(2) and lseek(2) send GETATTR with an open file: they need the size.
-        let is_look = invalidator.is_look(thread, ino, handle.is_some());
+        let is_size_check = invalidator.is_size_check(thread, ino, handle.is_some());
         if handle.is_some()
-            && !is_look
+            && !is_size_check
             && invalidator.was_dropped(ino)
             && !mistake("answer readers before the kernel has the size")
         {
             return pending.show_size();
         }
-        pending.show_attributes(is_look);
+        pending.show_attributes(is_size_check);
     }
 
     fn setattr(&mut self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
@@ -447,7 +447,7 @@ impl shoal_channel::Filesystem for Filesystem {
             &(),
             move |attempt, ()| attempt.fallocate(offset, len, what),
             move |reply, done| {
-                invalidator.answer_unheard(reply, ino, done);
+                invalidator.answer_and_invalidate(reply, ino, done);
                 invalidator.change_answered(ino, thread);
             },
         );
@@ -556,7 +556,7 @@ impl shoal_channel::Filesystem for Filesystem {
                 }
             },
             // An ACL is a mode as well.
-            move |reply, done| invalidator.answer_unheard(reply, ino, done),
+            move |reply, done| invalidator.answer_and_invalidate(reply, ino, done),
         );
     }
 
@@ -566,7 +566,7 @@ impl shoal_channel::Filesystem for Filesystem {
         pending.change(
             name.as_bytes(),
             move |attempt, name| attempt.client().removexattr(attempt.wait, ino, name),
-            move |reply, done| invalidator.answer_unheard(reply, ino, done),
+            move |reply, done| invalidator.answer_and_invalidate(reply, ino, done),
         );
     }
 

@@ -3,8 +3,8 @@
 //!
 //! A mounted volume runs on a [`Machine`]. A simulation supplies another [`Host`].
 
+use crate::mount_point::MountPoint;
 use crate::notify::{NO_CONTENT, Notifications};
-use crate::place::Place;
 use crate::thread::{Call, is_exiting, is_killed, keep_no_files_but, reads, thread_state};
 use shoal_types::{InodeId, Name};
 use std::fmt;
@@ -14,8 +14,8 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+pub use crate::mount_point::{DirtyPages, OpenFile};
 pub use crate::notify::Dropped;
-pub use crate::place::{DirtyPages, OpenFile};
 pub use crate::thread::{Thread, Writing};
 
 /// A kernel with its threads. The notifications are those of `linux/fuse.h`; they may block as there.
@@ -35,7 +35,7 @@ pub trait Host: Send + Sync + 'static {
     /// The id of the calling thread.
     fn current(&self) -> u32;
     /// The state of a thread; `None` if the thread does not exist or its state cannot be read.
-    fn look_at(&self, tid: u32) -> Option<Thread>;
+    fn thread_state(&self, tid: u32) -> Option<Thread>;
     /// Whether a thread of the mount process is in uninterruptible sleep in the kernel.
     fn is_blocked(&self, tid: i32) -> bool;
     /// Whether a thread was killed, and dies as soon as it gets the reply that it waits for.
@@ -64,7 +64,7 @@ pub(crate) struct Machine {
     /// The connection for notifications, once the mount has begun.
     device: OnceLock<Notifications>,
     /// The mount point, once programs can use it.
-    place: OnceLock<Place>,
+    mount_point: OnceLock<MountPoint>,
 }
 
 impl Machine {
@@ -77,7 +77,7 @@ impl Machine {
 
     /// Programs can use the mount from now on, at this mount point.
     pub(crate) fn is_at(&self, mountpoint: PathBuf, device: String) {
-        self.place.get_or_init(|| Place::new(mountpoint, device));
+        self.mount_point.get_or_init(|| MountPoint::new(mountpoint, device));
     }
 
     /// The connection for the guard process.
@@ -85,7 +85,7 @@ impl Machine {
         self.device.get().ok_or(io::ErrorKind::NotConnected)?.file().try_clone()
     }
 
-    fn tell(&self, send: impl FnOnce(&Notifications) -> nix::Result<Dropped>) -> io::Result<Dropped> {
+    fn notify(&self, send: impl FnOnce(&Notifications) -> nix::Result<Dropped>) -> io::Result<Dropped> {
         let outcome = self.device.get().map_or(Ok(Dropped::Ended), send);
         outcome.map_err(io::Error::from)
     }
@@ -93,19 +93,19 @@ impl Machine {
 
 impl Host for Machine {
     fn entry(&self, node: InodeId, name: &Name) -> io::Result<Dropped> {
-        self.tell(|kernel| kernel.entry(node, name))
+        self.notify(|kernel| kernel.entry(node, name))
     }
 
     fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<Dropped> {
-        self.tell(|kernel| kernel.inode(node, offset, len))
+        self.notify(|kernel| kernel.inode(node, offset, len))
     }
 
     fn prune(&self, nodes: &[InodeId]) -> io::Result<Dropped> {
-        self.tell(|kernel| kernel.prune(nodes))
+        self.notify(|kernel| kernel.prune(nodes))
     }
 
     fn epoch(&self) -> io::Result<Dropped> {
-        self.tell(Notifications::epoch)
+        self.notify(Notifications::epoch)
     }
 
     fn keep_nothing_else(&self, notifies: bool) {
@@ -119,8 +119,8 @@ impl Host for Machine {
         nix::unistd::gettid().as_raw() as u32
     }
 
-    fn look_at(&self, tid: u32) -> Option<Thread> {
-        Thread::look_at(tid)
+    fn thread_state(&self, tid: u32) -> Option<Thread> {
+        Thread::state_of(tid)
     }
 
     fn is_blocked(&self, tid: i32) -> bool {
@@ -149,8 +149,8 @@ impl Host for Machine {
     }
 
     fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<Box<dyn OpenFile>> {
-        let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(place.open(ino, generation, flags)?))
+        let mount_point = self.mount_point.get().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(mount_point.open(ino, generation, flags)?))
     }
 }
 

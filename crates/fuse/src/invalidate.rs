@@ -51,7 +51,7 @@ mod unflushable_pages;
 mod write_gate;
 
 pub(crate) use attributes::AttributesAsked;
-pub(crate) use dir_attr_race::Asking;
+pub(crate) use dir_attr_race::AttrRequest;
 
 use crate::affinity;
 use crate::answer;
@@ -90,7 +90,7 @@ use unfinished_listings::UnfinishedListings;
 
 /// Numbers of invalidations that the kernel was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Drops {
+pub struct InvalidationCounts {
     /// Dentries, one by one.
     pub names: u64,
     /// Inodes, or page ranges of them.
@@ -185,9 +185,9 @@ impl Invalidator {
         Ok(Watch { kernel, deadline: self.deadline.file()? })
     }
 
-    pub(crate) fn drops(&self) -> Drops {
+    pub(crate) fn invalidation_counts(&self) -> InvalidationCounts {
         let Counts { names, nodes, epochs, pruned } = &self.counts;
-        Drops {
+        InvalidationCounts {
             names: names.load(Relaxed),
             nodes: nodes.load(Relaxed),
             epochs: epochs.load(Relaxed),
@@ -285,7 +285,7 @@ impl Invalidator {
         let mut waiting = Waiting::of(ino);
         loop {
             let state = self.state.lock();
-            waiting.hear(&state.getattrs);
+            waiting.update(&state.getattrs);
             let ended = state.ended;
             drop(state);
             if ended || waiting.is_over() {
@@ -296,8 +296,8 @@ impl Invalidator {
     }
 
     /// A request whose reply carries attributes has arrived. To be called before the attributes are read.
-    pub(crate) fn asks(&self, tid: u32) -> Asking {
-        self.dir_attr_race.asks(tid, self.skips.load(SeqCst))
+    pub(crate) fn begin_attr_request(&self, tid: u32) -> AttrRequest {
+        self.dir_attr_race.begin(tid, self.skips.load(SeqCst))
     }
 
     /// The kernel requests an inode, and may cache the reply. To be called before the reply's content is
@@ -311,13 +311,13 @@ impl Invalidator {
     /// Whether the kernel may cache the attributes of a reply. Otherwise they may be from before a change: a
     /// local one in the directory that has been answered, or one of another client for which the invalidation
     /// was skipped.
-    pub(crate) fn may_keep(&self, asking: Asking, ino: InodeId, inode: &Inode) -> bool {
+    pub(crate) fn may_keep(&self, request: AttrRequest, ino: InodeId, inode: &Inode) -> bool {
         self.is_asked_about(ino);
         if mistake("keep every reply with attributes") {
             return true;
         }
-        self.skips.load(SeqCst) == asking.skips
-            && (inode.kind != FileKind::Directory || self.dir_attr_race.answered(asking, ino))
+        self.skips.load(SeqCst) == request.skips
+            && (inode.kind != FileKind::Directory || self.dir_attr_race.answered(request, ino))
     }
 
     /// A thread has made a change and is about to be answered. The kernel updates only the node id that the
@@ -348,7 +348,7 @@ impl Invalidator {
 
     /// Answers a change of an inode with a reply that does not carry the new attributes. The kernel ignores
     /// earlier replies with attributes that other threads have not consumed yet.
-    pub(crate) fn answer_unheard(
+    pub(crate) fn answer_and_invalidate(
         &self,
         reply: shoal_channel::ReplyEmpty,
         ino: InodeId,
@@ -360,7 +360,7 @@ impl Invalidator {
         answer::empty(reply, done);
     }
 
-    /// Answers a change by ioctl(2) as [`answer_unheard`](Self::answer_unheard) does.
+    /// Answers a change by ioctl(2) as [`answer_and_invalidate`](Self::answer_and_invalidate) does.
     pub(crate) fn answer_ioctl(
         &self,
         reply: shoal_channel::ReplyIoctl,
@@ -500,7 +500,7 @@ impl Invalidator {
         if state.has_work() {
             self.work.notify_all();
         }
-        if state.ended || !state.wants_thread() {
+        if state.ended || !state.needs_thread() {
             return;
         }
         if state.threads < NOTIFIERS || (state.threads < NOTIFIERS_MAX && state.all_blocked()) {
@@ -523,7 +523,7 @@ impl Invalidator {
         while !state.ended {
             match state.step(tid) {
                 Step::Tell(id, notice) => {
-                    unlocked(&mut state, || self.tell(kernel, id, &notice));
+                    unlocked(&mut state, || self.notify(kernel, id, &notice));
                     if state.done(id) {
                         self.news.notify_all();
                     }
@@ -541,7 +541,7 @@ impl Invalidator {
                     state.idle += 1;
                     let late = self.work.wait_for(&mut state, NOTIFIER_IDLE_MAX).timed_out();
                     state.idle -= 1;
-                    if late && !state.wants_thread() {
+                    if late && !state.needs_thread() {
                         break;
                     }
                 }
@@ -551,7 +551,7 @@ impl Invalidator {
     }
 
     /// Sends the kernel one notification. May block.
-    fn tell(&self, kernel: &dyn Host, id: u64, notice: &Notice) {
+    fn notify(&self, kernel: &dyn Host, id: u64, notice: &Notice) {
         match notice {
             Notice::Entry { dir, name } => {
                 self.counts.names.fetch_add(1, Relaxed);
@@ -564,12 +564,12 @@ impl Invalidator {
             }
             Notice::Node { ino, pages } => {
                 self.counts.nodes.fetch_add(1, Relaxed);
-                self.tell_node(kernel, id, *ino, *pages);
+                self.notify_node(kernel, id, *ino, *pages);
             }
         }
     }
 
-    fn tell_node(&self, kernel: &dyn Host, id: u64, ino: InodeId, pages: Pages) {
+    fn notify_node(&self, kernel: &dyn Host, id: u64, ino: InodeId, pages: Pages) {
         let (offset, len) = pages.bytes();
         self.wait_for_getattrs(ino);
         let (begun, whole) = {

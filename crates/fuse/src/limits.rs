@@ -109,10 +109,10 @@ pub const ANSWERS_KEPT_MAX: usize = 2048;
 /// A reply older than this counts as consumed, whatever the load of the machine.
 pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Entries in the table of directories that are being listed.
-pub const LISTING_PLACES: usize = 1024;
+pub const LISTING_SLOTS: usize = 1024;
 /// Entries in the table of directories whose attributes were requested. Directories that share one cost
 /// notifications.
-pub const ASKER_PLACES: usize = 4096;
+pub const ATTR_RACE_SLOTS: usize = 4096;
 /// Threads that make the kernel accept sizes. They wait for threads that read, and for local changes of the
 /// file.
 pub const SIZE_THREADS: usize = 8;
@@ -181,9 +181,9 @@ pub const ARRIVAL_AGAIN_MAX: Duration = Duration::from_secs(1);
 /// A thread that has looked up or changed a name in a directory within this time may hold its inode lock, or
 /// take it the next moment.
 pub const BUSY_LATELY_MAX: Duration = Duration::from_secs(1);
-/// Places in the table of directories in which threads work with names. Directories that share one count as
+/// Slots of the table of directories in which threads work with names. Directories that share one count as
 /// the same.
-pub const BUSY_PLACES: usize = 4096;
+pub const BUSY_SLOTS: usize = 4096;
 /// Lookups of moved directories that are remembered.
 pub const ARRIVALS_MAX: usize = 1024;
 /// Aliases of one directory; then the numbers are used again.

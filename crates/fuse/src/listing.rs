@@ -13,7 +13,7 @@
 use crate::answer::Fail;
 use crate::context::Context;
 use crate::encode::{attributes, node};
-use crate::invalidate::{Asking, Invalidator};
+use crate::invalidate::{AttrRequest, Invalidator};
 use crate::kernel::name_lifetime;
 use crate::mount_state::{Attempt, Shared};
 use crate::split_listings::Splits;
@@ -113,7 +113,7 @@ pub(crate) struct Listing<S> {
     offset: u64,
     /// How many names with the cookie `offset` were shown, in this reply or earlier ones.
     shown: usize,
-    asking: Asking,
+    attr_request: AttrRequest,
     /// The calling thread.
     tid: u32,
     /// Whether the reply has a name besides `.` and `..`.
@@ -125,7 +125,8 @@ pub(crate) struct Listing<S> {
 impl<S: Sink> Listing<S> {
     pub(crate) fn new(sink: S, context: &Context, offset: u64, shared: &Shared) -> Listing<S> {
         let (dir, tid) = (context.ino, context.thread);
-        let (shown, asking) = (shared.splits.shown(dir, offset), shared.invalidator.asks(tid));
+        let (shown, attr_request) =
+            (shared.splits.shown(dir, offset), shared.invalidator.begin_attr_request(tid));
         let is_root = dir == shared.nodes.root();
         Listing {
             sink,
@@ -134,7 +135,7 @@ impl<S: Sink> Listing<S> {
             begin: offset,
             offset,
             shown,
-            asking,
+            attr_request,
             tid,
             has_names: false,
             epochs: None,
@@ -193,7 +194,7 @@ impl<S: Sink> Listing<S> {
                 stop = Stop::Bare(name.clone());
                 return ControlFlow::Break(());
             }
-            let of = inode.map(|inode| of(shared, self.asking, dentry.ino, inode));
+            let of = inode.map(|inode| of(shared, self.attr_request, dentry.ino, inode));
             self.epochs.get_or_insert_with(|| shared.invalidator.epochs());
             if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, of) {
                 self.has_names = true;
@@ -216,7 +217,7 @@ impl<S: Sink> Listing<S> {
         let cookie = name.cookie().0;
         self.epochs.get_or_insert_with(|| shared.invalidator.epochs());
         if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())? {
-            let of = of(shared, self.asking, ino, &inode);
+            let of = of(shared, self.attr_request, ino, &inode);
             if !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(of)) {
                 client.forget(ino, 1);
                 self.full_before(cookie, splits);
@@ -285,8 +286,8 @@ impl<S: Sink> Listing<S> {
 }
 
 /// The inode of an entry, with the time for which the kernel may cache it.
-fn of<'a>(shared: &Shared, asking: Asking, ino: InodeId, inode: &'a Inode) -> Of<'a> {
+fn of<'a>(shared: &Shared, attr_request: AttrRequest, ino: InodeId, inode: &'a Inode) -> Of<'a> {
     let lifetime =
-        if shared.invalidator.may_keep(asking, ino, inode) { name_lifetime() } else { Duration::ZERO };
+        if shared.invalidator.may_keep(attr_request, ino, inode) { name_lifetime() } else { Duration::ZERO };
     Of { inode, lifetime }
 }

@@ -34,8 +34,8 @@ impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let slow_queued = self.waiting.waiting();
         let (reads, writes) = self.counters.sizes();
-        let (ops, drops) = (self.counters.snapshot(), self.invalidator.drops());
-        Stats { ops, slow_queued, reads, writes, drops }
+        let (ops, invalidations) = (self.counters.snapshot(), self.invalidator.invalidation_counts());
+        Stats { ops, slow_queued, reads, writes, invalidations }
     }
 
     /// Whether the kernel may have sent a write before its pages were invalidated. Then they are invalidated

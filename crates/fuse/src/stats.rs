@@ -8,7 +8,7 @@
 
 use crate::context::{Context, Op};
 use crate::hot::{HotBy, HotInode, HotInodes};
-use crate::invalidate::Drops;
+use crate::invalidate::InvalidationCounts;
 use crate::limits::COUNTER_SHARDS;
 use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -79,7 +79,7 @@ pub struct Stats {
     /// Sizes of WRITE requests, in bytes.
     pub writes: Snapshot,
     /// Invalidations because of changes by other clients.
-    pub drops: Drops,
+    pub invalidations: InvalidationCounts,
 }
 
 impl Stats {
@@ -253,7 +253,8 @@ mod tests {
         assert_eq!(hot("lookup"), Some(vec![inode(1, 4000, 0), inode(2, 4000, 0)]));
         assert_eq!((hot("read"), hot("fsync")), (Some(vec![inode(1, 1, 5)]), Some(Vec::new())));
         assert_eq!(hot("format"), None);
-        let stats = Stats { ops, slow_queued: 0, reads, writes, drops: Drops::default() };
+        let stats =
+            Stats { ops, slow_queued: 0, reads, writes, invalidations: InvalidationCounts::default() };
         assert_eq!(stats.requests(), 8001);
         counters.stop();
         counters.record(&Context::new(Op::Lookup, InodeId(1)), false);

@@ -52,7 +52,7 @@ pub struct Thread {
 
 impl Thread {
     /// Reads the state of a thread; `None` if the thread does not exist or its state cannot be read.
-    pub(crate) fn look_at(tid: u32) -> Option<Thread> {
+    pub(crate) fn state_of(tid: u32) -> Option<Thread> {
         let schedstat = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
         let mut fields = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
         let (ran_ns, turns) = (fields.next()?.ok()?, fields.nth(1)?.ok()?);
@@ -222,14 +222,14 @@ mod tests {
     #[test]
     fn a_thread_is_seen_to_run() {
         let tid = nix::unistd::gettid().as_raw() as u32;
-        let before = Thread::look_at(tid).expect("it is there");
+        let before = Thread::state_of(tid).expect("it is there");
         assert!(!before.sleeps);
         let mut now = before;
         while now.ran == before.ran {
-            now = Thread::look_at(tid).expect("it is there");
+            now = Thread::state_of(tid).expect("it is there");
         }
         assert!(now.ran > before.ran && now.turns >= before.turns);
-        assert!(Thread::look_at(u32::MAX).is_none());
+        assert!(Thread::state_of(u32::MAX).is_none());
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
                 nix::fcntl::fcntl(&writer, flags).expect("set");
             }
             let mut child = Command::new("cat").arg("/dev/zero").stdout(writer).spawn().expect("it runs");
-            while !Thread::look_at(child.id()).expect("it is there").sleeps
+            while !Thread::state_of(child.id()).expect("it is there").sleeps
                 || Writing::of(child.id()).is_none()
             {
                 std::thread::yield_now();
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(writes(true), Some(Writing { appends: true }));
         let mut child =
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
-        while !Thread::look_at(child.id()).expect("it is there").sleeps {
+        while !Thread::state_of(child.id()).expect("it is there").sleeps {
             std::thread::yield_now();
         }
         assert_eq!(Writing::of(child.id()), None, "it reads");
@@ -271,7 +271,7 @@ mod tests {
     fn a_process_of_one_thread_is_seen_to_sleep() {
         let mut child =
             Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
-        let look = || Thread::look_at(child.id()).expect("it is there");
+        let look = || Thread::state_of(child.id()).expect("it is there");
         while !look().sleeps {
             std::thread::yield_now();
         }

@@ -11,10 +11,10 @@ use shoal_client::{Failure, Wait};
 use shoal_types::Inode;
 
 impl Pending<'_, ReplyAttr> {
-    /// Answers GETATTR. `is_look`: it comes from a thread of the mount that checks the size.
-    pub(crate) fn show_attributes(self, is_look: bool) {
+    /// Answers GETATTR. `is_size_check`: it comes from a thread of the mount that checks the size.
+    pub(crate) fn show_attributes(self, is_size_check: bool) {
         let (ino, thread, shared) = (self.context.ino, self.context.thread, self.shared());
-        let asked = shared.invalidator.attributes_asked(ino, thread, is_look);
+        let asked = shared.invalidator.attributes_asked(ino, thread, is_size_check);
         let outcome = shared.client.getattr(Wait::Never, ino);
         let is_held = outcome.is_ok() && shared.invalidator.is_behind_size_barrier(ino, thread);
         if !is_held && outcome != Err(Failure::WouldBlock) {
@@ -27,7 +27,8 @@ impl Pending<'_, ReplyAttr> {
         let call = move |attempt: Attempt<'_>| loop {
             let Shared { client, invalidator, .. } = attempt.shared;
             let is_settled = asked.is_some() || invalidator.wait_until_settled(ino);
-            let question = asked.take().unwrap_or_else(|| invalidator.attributes_asked(ino, thread, is_look));
+            let question =
+                asked.take().unwrap_or_else(|| invalidator.attributes_asked(ino, thread, is_size_check));
             let inode = client.getattr(Wait::Allowed, ino)?;
             match is_settled && invalidator.is_behind_size_barrier(ino, thread) {
                 true => question.withdraw(),

@@ -12,12 +12,12 @@ use std::collections::{HashMap, HashSet};
 
 /// An invalidation in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct DropId(u64);
+pub(super) struct InvalidationId(u64);
 
 /// The inodes of which the kernel has nothing cached.
 #[derive(Default, Debug)]
 pub(super) struct AlreadyInvalidated {
-    dropping: HashMap<InodeId, DropId>,
+    dropping: HashMap<InodeId, InvalidationId>,
     empty: HashSet<InodeId>,
     last_id: u64,
     skips: u64,
@@ -25,15 +25,15 @@ pub(super) struct AlreadyInvalidated {
 
 impl AlreadyInvalidated {
     /// The whole of an inode is about to be invalidated.
-    pub(super) fn begin(&mut self, ino: InodeId) -> DropId {
+    pub(super) fn begin(&mut self, ino: InodeId) -> InvalidationId {
         self.last_id += 1;
-        let id = DropId(self.last_id);
+        let id = InvalidationId(self.last_id);
         self.dropping.insert(ino, id);
         id
     }
 
     /// The invalidation has returned; `dropped`: the kernel knew the inode.
-    pub(super) fn end(&mut self, ino: InodeId, id: DropId, dropped: bool) {
+    pub(super) fn end(&mut self, ino: InodeId, id: InvalidationId, dropped: bool) {
         // Otherwise the inode was requested meanwhile, or another invalidation of it has begun.
         if self.dropping.get(&ino) == Some(&id) {
             self.dropping.remove(&ino);

@@ -11,7 +11,7 @@
 //! until it sleeps outside of a read, or has run for long enough. If one has read by then, the file is
 //! invalidated once more.
 
-use super::getattr_inflight::Looker;
+use super::getattr_inflight::ReplyConsumer;
 use super::{Invalidator, whole};
 use crate::host::HostRef;
 use crate::limits::{APPEND_WAIT_MAX, ATTRIBUTES_LOOK_EVERY, LOOK_WAIT_MAX, READERS_KEPT_MAX};
@@ -60,14 +60,14 @@ impl Readers {
 
 /// A thread that may be about to read.
 struct Waited {
-    looker: Looker,
+    consumer: ReplyConsumer,
     /// Receives whether it is in a read of the file.
     probe: Option<Receiver<bool>>,
 }
 
 impl Waited {
     fn now(host: &HostRef, tid: u32) -> Waited {
-        Waited { looker: Looker::now(host, tid), probe: None }
+        Waited { consumer: ReplyConsumer::now(host, tid), probe: None }
     }
 
     /// Whether the thread sleeps in a read of the file. Also true as long as that is not known.
@@ -75,7 +75,7 @@ impl Waited {
     /// Another thread reads `/proc/TID/syscall`, because that takes `exec_update_lock`. execve(2) holds this
     /// lock while it closes files, and there it may wait for any mount, this one included.
     fn is_about_to_read(&mut self, ino: InodeId) -> bool {
-        let (tid, host) = (self.looker.tid, &self.looker.host);
+        let (tid, host) = (self.consumer.tid, &self.consumer.host);
         let probe = self.probe.get_or_insert_with(|| {
             let host = host.clone();
             probe(move || host.reads(tid, ino))
@@ -147,8 +147,8 @@ impl Invalidator {
             // Other readers may sleep until a READ in flight is answered.
             if !is_read {
                 waited.retain_mut(|thread| {
-                    let is_asking = self.size_barrier.is_asking(thread.looker.tid);
-                    !thread.looker.has_looked() || (!is_asking && thread.is_about_to_read(ino))
+                    let is_asking = self.size_barrier.is_asking(thread.consumer.tid);
+                    !thread.consumer.has_consumed() || (!is_asking && thread.is_about_to_read(ino))
                 });
             }
             if ended || (!is_read && waited.is_empty()) {

@@ -1,7 +1,7 @@
 //! A GETATTR or SETATTR, from its arrival until it is answered. Invalidations wait for it and for the
 //! consumption of its reply ([`getattr_inflight`](super::getattr_inflight)).
 
-use super::{Asking, Invalidator};
+use super::{AttrRequest, Invalidator};
 use crate::answer;
 use crate::host::Thread;
 use shoal_runtime::planted::mistake;
@@ -14,30 +14,30 @@ pub(crate) struct AttributesAsked {
     ino: InodeId,
     /// The calling thread.
     tid: u32,
-    asking: Asking,
+    attr_request: AttrRequest,
     /// The state of the thread just before the reply.
     before: Option<Thread>,
     /// Only a regular file has content whose old size a read could continue with.
     has_content: bool,
     /// The request comes from a thread of the mount that checks whether the kernel accepts the reply.
-    is_look: bool,
+    is_size_check: bool,
 }
 
 impl AttributesAsked {
     pub(crate) fn answer(mut self, reply: shoal_channel::ReplyAttr, inode: Result<Inode, Errno>) {
-        let (invalidator, ino, asking) = (self.invalidator.clone(), self.ino, self.asking);
+        let (invalidator, ino, attr_request) = (self.invalidator.clone(), self.ino, self.attr_request);
         let answer =
-            |inode| answer::attr(reply, ino, inode, |inode| invalidator.may_keep(asking, ino, inode));
-        if self.is_look {
+            |inode| answer::attr(reply, ino, inode, |inode| invalidator.may_keep(attr_request, ino, inode));
+        if self.is_size_check {
             // The size is recorded before the thread continues.
             if let Ok(inode) = &inode {
-                invalidator.size_checks.tell(self.tid, inode.size, self);
+                invalidator.size_checks.record_reply(self.tid, inode.size, self);
             }
             return answer(inode);
         }
         self.has_content = inode.as_ref().is_ok_and(|inode| inode.kind == FileKind::Regular);
         if self.has_content && invalidator.was_dropped(ino) {
-            self.before = self.invalidator.host.look_at(self.tid);
+            self.before = self.invalidator.host.thread_state(self.tid);
         }
         answer(inode);
         drop(self);
@@ -75,7 +75,7 @@ impl AttributesAsked {
 impl Drop for AttributesAsked {
     fn drop(&mut self) {
         let mut state = self.invalidator.state.lock();
-        match self.has_content && !self.is_look {
+        match self.has_content && !self.is_size_check {
             true => state.getattrs.answered(self.ino, self.tid, self.before),
             false => state.getattrs.is_over(self.ino),
         }
@@ -89,17 +89,17 @@ impl Invalidator {
         self: &Arc<Invalidator>,
         ino: InodeId,
         tid: u32,
-        is_look: bool,
+        is_size_check: bool,
     ) -> AttributesAsked {
-        self.state.lock().getattrs.asked(ino);
+        self.state.lock().getattrs.begin(ino);
         AttributesAsked {
             invalidator: self.clone(),
             ino,
             tid,
-            asking: self.asks(tid),
+            attr_request: self.begin_attr_request(tid),
             before: None,
             has_content: true,
-            is_look,
+            is_size_check,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! `INC_EPOCH` is sent.
 
 use super::Invalidator;
-use super::getattr_inflight::Looker;
+use super::getattr_inflight::ReplyConsumer;
 use crate::context::Holds;
 use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
@@ -95,17 +95,19 @@ impl DentryUpdates {
     fn wait(&self, concerns: impl Fn(InodeId) -> bool) -> bool {
         let begun = Instant::now();
         let concerned = |change: &Change| change.dirs.iter().any(|dir| concerns(*dir));
-        let mut left: Vec<(Change, Option<Looker>)> =
+        let mut left: Vec<(Change, Option<ReplyConsumer>)> =
             self.all().into_iter().filter(concerned).map(|change| (change, None)).collect();
         loop {
             let now = if left.is_empty() { Vec::new() } else { self.all() };
-            left.retain_mut(|(change, looker)| {
+            left.retain_mut(|(change, consumer)| {
                 // If the change is not in the list, the thread has made another call since.
                 let Some(known) = now.iter().find(|known| known.number == change.number) else {
                     return false;
                 };
                 !known.is_answered
-                    || !looker.get_or_insert_with(|| Looker::now(&self.host, change.by)).has_looked()
+                    || !consumer
+                        .get_or_insert_with(|| ReplyConsumer::now(&self.host, change.by))
+                        .has_consumed()
             });
             if left.is_empty() {
                 return true;

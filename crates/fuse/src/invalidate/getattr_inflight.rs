@@ -46,7 +46,7 @@ impl GetattrsInFlight {
     }
 
     /// A GETATTR of the inode has arrived.
-    pub(super) fn asked(&mut self, ino: InodeId) {
+    pub(super) fn begin(&mut self, ino: InodeId) {
         *self.in_flight.entry(ino).or_insert(0) += 1;
     }
 
@@ -85,77 +85,79 @@ pub(super) struct Waiting {
     /// Replies up to this number are known.
     known: u64,
     are_in_flight: bool,
-    lookers: Vec<Looker>,
+    consumers: Vec<ReplyConsumer>,
 }
 
 impl Waiting {
     pub(super) fn of(ino: InodeId) -> Waiting {
-        Waiting { ino, begun: Instant::now(), known: 0, are_in_flight: false, lookers: Vec::new() }
+        Waiting { ino, begun: Instant::now(), known: 0, are_in_flight: false, consumers: Vec::new() }
     }
 
     /// Updates the threads to wait for.
-    pub(super) fn hear(&mut self, getattrs: &GetattrsInFlight) {
+    pub(super) fn update(&mut self, getattrs: &GetattrsInFlight) {
         self.are_in_flight = getattrs.in_flight.contains_key(&self.ino);
         let fresh = getattrs.answered.iter().rev().take_while(|answered| answered.number > self.known);
-        let mut lookers: Vec<Looker> = Vec::new();
+        let mut consumers: Vec<ReplyConsumer> = Vec::new();
         for answered in fresh.filter(|answered| answered.ino == self.ino) {
             // A thread that has sent another GETATTR has consumed its earlier reply.
-            if answered.tid == 0 || lookers.iter().all(|looker| looker.tid != answered.tid) {
-                lookers.push(Looker::new(&getattrs.host, answered));
+            if answered.tid == 0 || consumers.iter().all(|consumer| consumer.tid != answered.tid) {
+                consumers.push(ReplyConsumer::new(&getattrs.host, answered));
             }
         }
-        self.lookers.retain(|old| old.tid == 0 || lookers.iter().all(|looker| looker.tid != old.tid));
-        self.lookers.append(&mut lookers);
+        self.consumers.retain(|old| old.tid == 0 || consumers.iter().all(|consumer| consumer.tid != old.tid));
+        self.consumers.append(&mut consumers);
         self.known = getattrs.last_number;
     }
 
     /// Whether all replies have been consumed, or are waited for no longer.
     pub(super) fn is_over(&mut self) -> bool {
-        self.lookers.retain_mut(|looker| !looker.has_looked());
+        self.consumers.retain_mut(|consumer| !consumer.has_consumed());
         let waited = self.begun.elapsed();
         waited >= LOOK_WAIT_MAX
-            || (self.lookers.is_empty() && (!self.are_in_flight || waited >= ATTRIBUTES_WAIT_MAX))
+            || (self.consumers.is_empty() && (!self.are_in_flight || waited >= ATTRIBUTES_WAIT_MAX))
     }
 }
 
 /// A thread that was answered, and may not have consumed the reply.
-pub(super) struct Looker {
+pub(super) struct ReplyConsumer {
     pub(super) host: HostRef,
     pub(super) tid: u32,
     at: Instant,
-    evidence: Evidence,
+    observation: Observation,
 }
 
-impl Looker {
-    fn new(host: &HostRef, answered: &Answered) -> Looker {
-        let evidence = Evidence { first: answered.before, again: None };
-        Looker { host: host.clone(), tid: answered.tid, at: answered.at, evidence }
+impl ReplyConsumer {
+    fn new(host: &HostRef, answered: &Answered) -> ReplyConsumer {
+        let observation = Observation { first: answered.before, again: None };
+        ReplyConsumer { host: host.clone(), tid: answered.tid, at: answered.at, observation }
     }
 
     /// For a thread that may be about to consume a reply of another kind.
-    pub(super) fn now(host: &HostRef, tid: u32) -> Looker {
-        Looker { host: host.clone(), tid, at: Instant::now(), evidence: Evidence::default() }
+    pub(super) fn now(host: &HostRef, tid: u32) -> ReplyConsumer {
+        ReplyConsumer { host: host.clone(), tid, at: Instant::now(), observation: Observation::default() }
     }
 
-    pub(super) fn has_looked(&mut self) -> bool {
+    pub(super) fn has_consumed(&mut self) -> bool {
         match self.tid {
             0 => self.at.elapsed() >= ATTRIBUTES_GRACE,
-            tid => self.at.elapsed() >= LOOK_WAIT_MAX || self.evidence.shows_look(self.host.look_at(tid)),
+            tid => {
+                self.at.elapsed() >= LOOK_WAIT_MAX || self.observation.shows_run(self.host.thread_state(tid))
+            }
         }
     }
 }
 
 /// The observed states of a thread, from just before it was answered on.
 #[derive(Default, Debug)]
-struct Evidence {
+struct Observation {
     first: Option<Thread>,
     /// Its run time when it was first seen to have been scheduled again.
     again: Option<Duration>,
 }
 
-impl Evidence {
+impl Observation {
     /// Whether the thread has certainly run since. `now` is `None` if the thread has ended.
-    fn shows_look(&mut self, now: Option<Thread>) -> bool {
+    fn shows_run(&mut self, now: Option<Thread>) -> bool {
         let Some(now) = now.filter(|now| !now.sleeps) else { return true };
         let first = *self.first.get_or_insert(now);
         let ran = now.ran.saturating_sub(first.ran);
@@ -190,7 +192,7 @@ mod tests {
     }
 
     fn is_over(getattrs: &GetattrsInFlight, waiting: &mut Waiting) -> bool {
-        waiting.hear(getattrs);
+        waiting.update(getattrs);
         waiting.is_over()
     }
 
@@ -199,16 +201,16 @@ mod tests {
         let mut getattrs = GetattrsInFlight::default();
         let mut waiting = Waiting::of(FILE);
         assert!(is_over(&getattrs, &mut waiting));
-        getattrs.asked(FILE);
-        getattrs.asked(FILE);
-        getattrs.asked(OTHER);
+        getattrs.begin(FILE);
+        getattrs.begin(FILE);
+        getattrs.begin(OTHER);
         assert!(!is_over(&getattrs, &mut waiting));
         getattrs.answered(FILE, NO_THREAD, None);
         assert!(!is_over(&getattrs, &mut waiting));
         // This thread runs, and nothing shows that it has run since the reply.
         getattrs.answered(FILE, nix::unistd::gettid().as_raw() as u32, None);
-        waiting.hear(&getattrs);
-        assert_eq!(waiting.lookers.len(), 1, "the other has ended");
+        waiting.update(&getattrs);
+        assert_eq!(waiting.consumers.len(), 1, "the other has ended");
         assert!(!waiting.is_over(), "this is its first observed state");
         while !is_over(&getattrs, &mut waiting) {
             std::hint::spin_loop();
@@ -225,11 +227,11 @@ mod tests {
             let _ = sleep.recv();
         });
         let tid = tid.recv().expect("told");
-        while !Thread::look_at(tid).expect("it is there").sleeps {
+        while !Thread::state_of(tid).expect("it is there").sleeps {
             std::thread::yield_now();
         }
         let mut getattrs = GetattrsInFlight::default();
-        getattrs.asked(FILE);
+        getattrs.begin(FILE);
         getattrs.answered(FILE, tid, None);
         assert!(is_over(&getattrs, &mut Waiting::of(FILE)));
         drop(wake);
@@ -238,29 +240,29 @@ mod tests {
 
     #[test]
     fn a_thread_that_was_not_given_a_processor_has_not_looked() {
-        let mut evidence = Evidence::default();
-        assert!(!evidence.shows_look(runs(3, TICK_MAX)));
-        assert!(!evidence.shows_look(runs(3, TICK_MAX)));
+        let mut observation = Observation::default();
+        assert!(!observation.shows_run(runs(3, TICK_MAX)));
+        assert!(!observation.shows_run(runs(3, TICK_MAX)));
         // Run time from before the reply is counted only now.
-        assert!(!evidence.shows_look(runs(3, TICK_MAX * 2)));
-        assert!(!evidence.shows_look(runs(4, TICK_MAX * 2)));
-        assert!(evidence.shows_look(runs(4, TICK_MAX * 2 + ATTRIBUTES_LOOK_TIME)));
+        assert!(!observation.shows_run(runs(3, TICK_MAX * 2)));
+        assert!(!observation.shows_run(runs(4, TICK_MAX * 2)));
+        assert!(observation.shows_run(runs(4, TICK_MAX * 2 + ATTRIBUTES_LOOK_TIME)));
     }
 
     #[test]
     fn thread_that_was_never_preempted_has_consumed_its_reply_after_a_tick() {
-        let mut evidence = Evidence::default();
-        assert!(!evidence.shows_look(runs(3, Duration::ZERO)));
-        assert!(evidence.shows_look(runs(3, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
-        assert!(Evidence::default().shows_look(None), "it has ended");
+        let mut observation = Observation::default();
+        assert!(!observation.shows_run(runs(3, Duration::ZERO)));
+        assert!(observation.shows_run(runs(3, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
+        assert!(Observation::default().shows_run(None), "it has ended");
     }
 
     #[test]
     fn thread_that_slept_before_the_reply_has_consumed_it_after_running() {
         let first = Some(Thread { sleeps: true, ran: TICK_MAX, turns: 3, is_exact: false });
-        let mut evidence = Evidence { first, again: None };
-        assert!(!evidence.shows_look(runs(4, TICK_MAX)));
-        assert!(evidence.shows_look(runs(4, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
+        let mut observation = Observation { first, again: None };
+        assert!(!observation.shows_run(runs(4, TICK_MAX)));
+        assert!(observation.shows_run(runs(4, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
     }
 
     #[test]
@@ -269,19 +271,19 @@ mod tests {
         let mut waiting = Waiting::of(FILE);
         for _ in 0..3 {
             for tid in [NO_THREAD, NO_THREAD - 1] {
-                getattrs.asked(FILE);
+                getattrs.begin(FILE);
                 getattrs.answered(FILE, tid, None);
             }
-            waiting.hear(&getattrs);
+            waiting.update(&getattrs);
         }
-        assert_eq!(waiting.lookers.len(), 2);
+        assert_eq!(waiting.consumers.len(), 2);
     }
 
     #[test]
     fn oldest_replies_are_forgotten() {
         let mut getattrs = GetattrsInFlight::default();
         for _ in 0..ANSWERS_KEPT_MAX + 1 {
-            getattrs.asked(FILE);
+            getattrs.begin(FILE);
             getattrs.answered(FILE, NO_THREAD, None);
         }
         assert_eq!(getattrs.answered.len(), ANSWERS_KEPT_MAX);

@@ -30,60 +30,60 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// The ways in which a thread of the mount makes the kernel send GETATTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum How {
+enum CheckMode {
     /// By statx(2), which takes no lock.
-    Freely,
+    Lockless,
     /// By lseek(2), under the inode lock of local changes. The kernel's GETATTR then names the open file.
-    InTurn,
+    UnderInodeLock,
 }
 
 /// The reply to the kernel's GETATTR.
-struct Told {
+struct SizeReply {
     size: u64,
     /// The file is not invalidated while this exists.
     _asked: AttributesAsked,
 }
 
-struct Look {
+struct SizeCheck {
     ino: InodeId,
-    how: How,
-    told: Option<Told>,
+    mode: CheckMode,
+    reply: Option<SizeReply>,
 }
 
 /// Threads of the mount that check sizes, by thread id.
 #[derive(Default)]
 pub(super) struct SizeChecks {
     any: AtomicUsize,
-    threads: Mutex<HashMap<u32, Look>>,
+    threads: Mutex<HashMap<u32, SizeCheck>>,
     /// Number of threads that wait for an inode lock.
     lockers: AtomicUsize,
 }
 
 impl SizeChecks {
-    fn begin(&self, tid: u32, ino: InodeId, how: How) {
+    fn begin(&self, tid: u32, ino: InodeId, mode: CheckMode) {
         self.any.fetch_add(1, SeqCst);
-        self.threads.lock().insert(tid, Look { ino, how, told: None });
+        self.threads.lock().insert(tid, SizeCheck { ino, mode, reply: None });
     }
 
-    fn end(&self, tid: u32) -> Option<Told> {
-        let look = self.threads.lock().remove(&tid);
+    fn end(&self, tid: u32) -> Option<SizeReply> {
+        let check = self.threads.lock().remove(&tid);
         self.any.fetch_sub(1, SeqCst);
-        look.and_then(|look| look.told)
+        check.and_then(|check| check.reply)
     }
 
     /// Whether a GETATTR comes from a thread of the mount that checks the size of this file; `names_file`: it
     /// names an open file.
     pub(super) fn is_ours(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.any.load(SeqCst) > 0
-            && self.threads.lock().get(&tid).is_some_and(|look| look.matches(ino, names_file))
+            && self.threads.lock().get(&tid).is_some_and(|check| check.matches(ino, names_file))
     }
 
     /// The reply to a thread that checks a size is about to carry this size.
-    pub(super) fn tell(&self, tid: u32, size: u64, asked: AttributesAsked) {
-        let told = Told { size, _asked: asked };
+    pub(super) fn record_reply(&self, tid: u32, size: u64, asked: AttributesAsked) {
+        let reply = SizeReply { size, _asked: asked };
         let before = match self.threads.lock().get_mut(&tid) {
-            Some(look) => look.told.replace(told),
-            None => Some(told),
+            Some(check) => check.reply.replace(reply),
+            None => Some(reply),
         };
         drop(before);
     }
@@ -111,21 +111,21 @@ impl Drop for Locker {
     }
 }
 
-impl Look {
+impl SizeCheck {
     fn matches(&self, ino: InodeId, names_file: bool) -> bool {
-        self.ino == ino && names_file == (self.how == How::InTurn)
+        self.ino == ino && names_file == (self.mode == CheckMode::UnderInodeLock)
     }
 }
 
 /// The size that the kernel has, and the reply to its GETATTR, if it sent one.
 struct Seen {
     size: u64,
-    told: Option<Told>,
+    reply: Option<SizeReply>,
 }
 
 impl Invalidator {
     /// Whether a GETATTR comes from a thread of the mount that checks whether the kernel accepts the reply.
-    pub(crate) fn is_look(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
+    pub(crate) fn is_size_check(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.size_checks.is_ours(tid, ino, names_file)
     }
 
@@ -138,17 +138,17 @@ impl Invalidator {
         tid: u32,
         begun: Instant,
     ) -> AttributesAsked {
-        let mut how = How::Freely;
+        let mut mode = CheckMode::Lockless;
         self.wait_until_settled(ino);
         while let Some(drops) = self.last_drop(ino)
             && let Ok(inode) = client.getattr(Wait::Allowed, ino)
             && inode.kind == FileKind::Regular
-            && let Ok(Seen { size, told }) = self.look(ino, inode.generation, how, begun)
+            && let Ok(Seen { size, reply }) = self.check(ino, inode.generation, mode, begun)
         {
             // From here on the file is not invalidated before this thread has consumed its reply.
             let asked = self.attributes_asked(ino, tid, false);
-            let is_right = match &told {
-                Some(told) => told.size == size,
+            let is_right = match &reply {
+                Some(reply) => reply.size == size,
                 // The kernel had valid attributes and sent no GETATTR.
                 None => self.last_drop(ino) == Some(drops),
             };
@@ -156,7 +156,7 @@ impl Invalidator {
                 return asked;
             }
             asked.withdraw();
-            drop(told);
+            drop(reply);
             self.wait_until_settled(ino);
             if self.is_too_late(begun) {
                 tracing::debug!(%ino, "the kernel has not accepted a size in time");
@@ -165,7 +165,7 @@ impl Invalidator {
             match self.host.seeks(tid) {
                 // The calling thread holds the inode lock itself.
                 true => shoal_runtime::thread::sleep(SIZE_LOOK_EVERY),
-                false => how = How::InTurn,
+                false => mode = CheckMode::UnderInodeLock,
             }
         }
         self.attributes_asked(ino, tid, false)
@@ -176,55 +176,55 @@ impl Invalidator {
     }
 
     /// Makes the kernel send GETATTR for a file, and returns the size that it has cached then.
-    fn look(
+    fn check(
         self: &Arc<Invalidator>,
         ino: InodeId,
         generation: u64,
-        how: How,
+        mode: CheckMode,
         begun: Instant,
     ) -> io::Result<Seen> {
-        match how {
-            How::Freely => self.look_freely(ino, generation),
-            How::InTurn => self.look_in_turn(ino, generation, begun),
+        match mode {
+            CheckMode::Lockless => self.check_lockless(ino, generation),
+            CheckMode::UnderInodeLock => self.check_on_thread(ino, generation, begun),
         }
     }
 
-    fn look_freely(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
+    fn check_lockless(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
         let file = self.host.open(ino, generation, libc::O_PATH)?;
         let tid = self.host.current();
-        self.size_checks.begin(tid, ino, How::Freely);
+        self.size_checks.begin(tid, ino, CheckMode::Lockless);
         let asked = file.refresh();
-        let told = self.size_checks.end(tid);
+        let reply = self.size_checks.end(tid);
         asked?;
-        Ok(Seen { size: file.cached_size()?, told })
+        Ok(Seen { size: file.cached_size()?, reply })
     }
 
     /// Checks the size under the inode lock, on a thread of its own: it may wait for a local change.
-    fn look_in_turn(
+    fn check_on_thread(
         self: &Arc<Invalidator>,
         ino: InodeId,
         generation: u64,
         begun: Instant,
     ) -> io::Result<Seen> {
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
-        let (tell, seen) = bounded(1);
-        let look = move || {
-            let seen = locker.0.look_under_lock(ino, generation);
+        let (send, seen) = bounded(1);
+        let check = move || {
+            let seen = locker.0.check_under_inode_lock(ino, generation);
             drop(locker);
-            let _ = tell.send(seen);
+            let _ = send.send(seen);
         };
-        Builder::new().name("fuse-look".into()).spawn(look)?;
+        Builder::new().name("fuse-look".into()).spawn(check)?;
         let left = SIZE_WAIT_MAX.saturating_sub(begun.elapsed());
         seen.recv_timeout(left).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
-    fn look_under_lock(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
+    fn check_under_inode_lock(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
         self.host.keep_nothing_else(false);
         let file = self.host.open(ino, generation, libc::O_RDONLY)?;
         let tid = self.host.current();
-        self.size_checks.begin(tid, ino, How::InTurn);
+        self.size_checks.begin(tid, ino, CheckMode::UnderInodeLock);
         let end = file.seek_end();
-        let told = self.size_checks.end(tid);
-        Ok(Seen { size: end?, told })
+        let reply = self.size_checks.end(tid);
+        Ok(Seen { size: end?, reply })
     }
 }

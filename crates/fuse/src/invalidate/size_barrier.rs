@@ -16,7 +16,7 @@
 //! is not given back before that, either: another mount would show the new size too early.
 
 use super::Invalidator;
-use super::getattr_inflight::Looker;
+use super::getattr_inflight::ReplyConsumer;
 use crate::context::{Holds, Write};
 use crate::host::HostRef;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, CONSUMED_WAIT_MAX, SETTLE_WAIT_MAX};
@@ -79,7 +79,7 @@ enum Stage {
     Changing(ThreadId, Option<Instant>),
     /// The change was answered. The calling thread has to consume the reply, which is waited for until this
     /// time.
-    Taken(Looker, Instant),
+    Taken(ReplyConsumer, Instant),
 }
 
 impl File {
@@ -101,11 +101,11 @@ impl File {
     }
 
     fn is_behind_size_barrier(&mut self, now: Instant) -> bool {
-        let has_looked = match &mut self.stage {
-            Stage::Taken(by, _) => by.has_looked(),
+        let has_consumed = match &mut self.stage {
+            Stage::Taken(by, _) => by.has_consumed(),
             _ => false,
         };
-        self.is_in_time(now) && !has_looked
+        self.is_in_time(now) && !has_consumed
     }
 }
 
@@ -177,7 +177,7 @@ impl SizeBarrier {
             return;
         };
         let number = file.number;
-        file.stage = Stage::Taken(Looker::now(&self.host, tid), Instant::now() + SETTLE_WAIT_MAX);
+        file.stage = Stage::Taken(ReplyConsumer::now(&self.host, tid), Instant::now() + SETTLE_WAIT_MAX);
         files.list.retain(|file| file.number >= number || !file.is_taken_by(tid));
         self.any.store(files.list.len(), SeqCst);
     }

@@ -308,7 +308,7 @@ impl State {
     }
 
     /// Whether more notifications are queued than threads are idle.
-    pub fn wants_thread(&self) -> bool {
+    pub fn needs_thread(&self) -> bool {
         self.queue.len() > self.idle
     }
 

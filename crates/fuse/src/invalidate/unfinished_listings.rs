@@ -1,10 +1,10 @@
 //! Listings whose end the kernel has not requested yet (`docs/KERNEL_CACHE.md`, hazard 21).
 //!
-//! The table has a fixed size. Of directories that share a place only the last one is recorded.
+//! The table has a fixed size. Of directories that share a slot only the last one is recorded.
 
 use super::Invalidator;
-use crate::limits::LISTING_PLACES;
-use crate::places::Places;
+use crate::limits::LISTING_SLOTS;
+use crate::slot_table::SlotTable;
 use shoal_runtime::planted::mistake;
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -14,11 +14,11 @@ const NONE: u64 = 0;
 
 /// The directories that are being listed.
 #[derive(Debug)]
-pub(super) struct UnfinishedListings(Places<AtomicU64>);
+pub(super) struct UnfinishedListings(SlotTable<AtomicU64>);
 
 impl UnfinishedListings {
     pub(super) fn new() -> UnfinishedListings {
-        UnfinishedListings(Places::new(LISTING_PLACES))
+        UnfinishedListings(SlotTable::new(LISTING_SLOTS))
     }
 
     fn begin(&self, dir: InodeId) {
@@ -27,8 +27,8 @@ impl UnfinishedListings {
 
     /// Returns whether the directory was being listed.
     fn end(&self, dir: InodeId) -> bool {
-        let place = self.0.of(dir);
-        place.load(SeqCst) == dir.0 && place.compare_exchange(dir.0, NONE, SeqCst, SeqCst).is_ok()
+        let slot = self.0.of(dir);
+        slot.load(SeqCst) == dir.0 && slot.compare_exchange(dir.0, NONE, SeqCst, SeqCst).is_ok()
     }
 }
 

@@ -23,7 +23,7 @@ use super::size::Locker;
 use super::state::State;
 use crate::context::Write;
 use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, UNFLUSHABLE_PAUSE};
-use crate::place::{DirtyPages, OpenFile};
+use crate::mount_point::{DirtyPages, OpenFile};
 use shoal_client::{Client, Wait};
 use shoal_runtime::channel::{Receiver, Sender, unbounded};
 use shoal_runtime::thread::Builder;
@@ -52,13 +52,13 @@ fn changed(file: &dyn OpenFile, pages: Pages) -> io::Result<Vec<Pages>> {
 
 /// A thread that has a file open and looks up its dirty pages. It has no other file open. Its end is not
 /// waited for, because close(2) waits until all pages are written back.
-struct Asking {
+struct DirtyPageScanner {
     ask: Sender<Pages>,
     answers: Receiver<io::Result<Vec<Pages>>>,
 }
 
-impl Asking {
-    fn begin(locker: Locker, ino: InodeId, generation: u64) -> io::Result<Asking> {
+impl DirtyPageScanner {
+    fn begin(locker: Locker, ino: InodeId, generation: u64) -> io::Result<DirtyPageScanner> {
         let ((ask, asked), (answer, answers)) = (unbounded(), unbounded());
         let run = move || {
             let host = &locker.invalidator().host;
@@ -71,7 +71,7 @@ impl Asking {
             }
         };
         Builder::new().name("fuse-pages".into()).spawn(run)?;
-        Ok(Asking { ask, answers })
+        Ok(DirtyPageScanner { ask, answers })
     }
 
     /// The dirty pages of a range, in order.
@@ -110,13 +110,13 @@ impl Invalidator {
         let client = self.client.upgrade().ok_or(io::ErrorKind::NotFound)?;
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
         let inode = client.getattr(Wait::Allowed, ino).map_err(io::Error::other)?;
-        let asking = Asking::begin(locker, ino, inode.generation)?;
+        let scanner = DirtyPageScanner::begin(locker, ino, inode.generation)?;
         let mut state = self.state.lock();
         while state.is_being_changed(ino) && !state.ended {
             let blocked = state.blocked_invalidations(ino);
             drop(state);
             for (drop, pages) in blocked {
-                self.stop_waiting_for_dirty_pages(&client, &asking, ino, drop, pages)?;
+                self.stop_waiting_for_dirty_pages(&client, &scanner, ino, drop, pages)?;
             }
             state = self.state.lock();
             self.news.wait_for(&mut state, BLOCKED_AFTER);
@@ -128,13 +128,13 @@ impl Invalidator {
     fn stop_waiting_for_dirty_pages(
         &self,
         client: &Client,
-        asking: &Asking,
+        scanner: &DirtyPageScanner,
         ino: InodeId,
         drop: u64,
         pages: Pages,
     ) -> io::Result<()> {
         self.state.lock().page_baselines.look(ino);
-        let changed = asking.changed(pages)?;
+        let changed = scanner.changed(pages)?;
         let numbers = || changed.iter().flat_map(|run| run.numbers());
         let unknown = {
             let state = self.state.lock();

@@ -50,7 +50,7 @@ impl Search {
         let search = self.clone();
         let run = move || {
             while let Some(process) = search.next() {
-                search.look_at(&process);
+                search.search_process(&process);
             }
             done();
         };
@@ -62,7 +62,7 @@ impl Search {
     }
 
     /// Reports what a process has open or mapped, and its directories.
-    fn look_at(&self, process: &Path) {
+    fn search_process(&self, process: &Path) {
         let links = ["cwd", "root", "exe"].map(|name| process.join(name));
         let files = fs::read_dir(process.join("fd")).into_iter().flatten();
         let files = files.filter_map(Result::ok).map(|entry| entry.path());

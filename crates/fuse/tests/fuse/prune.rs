@@ -59,7 +59,7 @@ fn referenced_inodes_stay_below_the_bound_of_the_mount_while_many_more_are_visit
         assert_eq!(printed(volume.shell("find . -type f -size +0 | wc -l")), FILES.to_string());
         wait_for_at_most(&volume, INODES_MAX);
     }
-    assert!(volume.stats().drops.pruned >= (FILES - INODES_MAX) as u64);
+    assert!(volume.stats().invalidations.pruned >= (FILES - INODES_MAX) as u64);
     volume.end();
 }
 

@@ -108,7 +108,7 @@ fn invalidated_name_is_looked_up_again() {
     forget(&volume, &[name(&dir, "old"), name(&dir, "new"), name(&dir, "never heard of")]);
     assert!(!dir.join("old").exists());
     assert_eq!(fs::read_to_string(dir.join("new")).expect("there"), "made elsewhere");
-    assert_eq!(volume.stats().drops.epochs, 0, "nothing else had to go");
+    assert_eq!(volume.stats().invalidations.epochs, 0, "nothing else had to go");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() 
         let name = Name::try_from(name.as_str()).expect("a name");
         forget(&volume, &[Stale::Name { dir: inode, name }, Stale::Node(inode)]);
     }
-    assert!(!listing.is_done() && volume.stats().drops.epochs > 0);
+    assert!(!listing.is_done() && volume.stats().invalidations.epochs > 0);
     gate.open();
     assert!(listing.end() >= 2);
     assert!(removed.iter().all(|name| !dir.join(name).exists()), "they were removed before");
@@ -356,7 +356,7 @@ fn a_name_is_dropped_at_once_while_a_create_beside_it_waits() {
         forget(&volume, &[Stale::Name { dir: inode, name: stale }]);
     }
     assert!(!create.is_done(), "it was not waited for");
-    assert!(volume.stats().drops.epochs > 0);
+    assert!(volume.stats().invalidations.epochs > 0);
     gate.open();
     create.end().expect("it blocked no other call");
     let requests = volume.requests(|| {
@@ -445,10 +445,10 @@ fn what_surrounds_a_write_in_its_page_is_read_again_after_it() {
     wait_for(|| gate.waiting() > 0);
     forget(&volume, &[Stale::Node(inode)]);
     assert!(!write.is_done());
-    let before = volume.stats().drops.nodes;
+    let before = volume.stats().invalidations.nodes;
     gate.open();
     write.end().expect("written");
-    wait_for(|| volume.stats().drops.nodes > before);
+    wait_for(|| volume.stats().invalidations.nodes > before);
     let seen = volume.requests(|| assert_eq!(&fs::read(&path).expect("read")[5000..5004], b"here"));
     assert!(count(&seen, "read") > 0, "{seen:?}");
 }

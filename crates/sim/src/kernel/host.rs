@@ -124,7 +124,7 @@ impl Host for ModelHost {
         MOUNT_THREADS + self.0.world.0.current() as u32
     }
 
-    fn look_at(&self, tid: u32) -> Option<Thread> {
+    fn thread_state(&self, tid: u32) -> Option<Thread> {
         let state = self.0.state.lock();
         let thread = state.threads.get(&tid)?;
         Some(Thread { sleeps: !thread.unconsumed, ran: Duration::ZERO, turns: thread.turns, is_exact: true })

@@ -4,27 +4,27 @@
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 
-/// A table of places. Times are milliseconds that fit 32 bits, so that a place can be a number: `time <<
+/// A table of slots. Times are milliseconds that fit 32 bits, so that a slot can be a number: `time <<
 /// TID_BITS | tid`.
 #[derive(Debug)]
-pub(crate) struct Places<P> {
-    places: Box<[P]>,
+pub(crate) struct SlotTable<P> {
+    slots: Box<[P]>,
     pub(crate) begun: Instant,
 }
 
 /// Bits of a thread id.
 pub(crate) const TID_BITS: u32 = 32;
 
-impl<P: Default> Places<P> {
-    pub(crate) fn new(count: usize) -> Places<P> {
-        Places { places: (0..count).map(|_| P::default()).collect(), begun: Instant::now() }
+impl<P: Default> SlotTable<P> {
+    pub(crate) fn new(count: usize) -> SlotTable<P> {
+        SlotTable { slots: (0..count).map(|_| P::default()).collect(), begun: Instant::now() }
     }
 }
 
-impl<P> Places<P> {
+impl<P> SlotTable<P> {
     pub(crate) fn of(&self, dir: InodeId) -> &P {
         // Numbers of directories that are used together are close to each other.
-        &self.places[dir.0 as usize % self.places.len()]
+        &self.slots[dir.0 as usize % self.slots.len()]
     }
 
     /// The current time. Never 0, which means never. The upper bits are lost after 49 days; then an old entry

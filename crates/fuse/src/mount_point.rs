@@ -109,15 +109,15 @@ impl OpenFile for OwnedFd {
 
 /// The mount, as threads of the mount process reach it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct MountPoint {
     mountpoint: PathBuf,
     /// As `MAJOR:MINOR`.
     device: String,
 }
 
-impl Place {
-    pub(crate) fn new(mountpoint: PathBuf, device: String) -> Place {
-        Place { mountpoint, device }
+impl MountPoint {
+    pub(crate) fn new(mountpoint: PathBuf, device: String) -> MountPoint {
+        MountPoint { mountpoint, device }
     }
 
     /// Opens a file by its inode number. Fails if the mount is not at its mount point, or the kernel does not
