@@ -244,11 +244,11 @@ fn verify(copies: &[Copy<'_>], quick: bool, listener: &mut dyn Listener) -> Vec<
 fn tell_files<S: KvRead + ?Sized>(store: &S, bad: &HashSet<BlockId>, listener: &mut dyn Listener) {
     listener.begin("files of bad blocks", None);
     let mut seen = 0;
-    let visit = &mut |place: &walk::Place, step: Step<'_>| -> Result<(), Infallible> {
+    let visit = &mut |position: &walk::Position, step: Step<'_>| -> Result<(), Infallible> {
         let Step::File(name, record) = step else { return Ok(()) };
         if record.inode.kind == FileKind::Regular && record.inode.size > 0 {
             for (offset, len, id) in bad_ranges(store, record.ino, bad) {
-                let path = place.path(Some(name));
+                let path = position.path(Some(name));
                 let to = offset + len - 1;
                 listener.finding(format!("{}: bytes {offset} to {to} are in block {id}", path.display()));
             }

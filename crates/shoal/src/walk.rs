@@ -26,11 +26,11 @@ pub enum Step<'a> {
 
 /// The position of a walk.
 #[derive(Default)]
-pub struct Place {
+pub struct Position {
     names: Vec<Name>,
 }
 
-impl Place {
+impl Position {
     /// The path of the current directory, or of a name in it.
     pub fn path(&self, name: Option<&Name>) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
@@ -52,13 +52,13 @@ struct Frame {
 pub fn walk<S: KvRead + ?Sized, E>(
     store: &S,
     prefetch: Prefetch,
-    visit: &mut dyn FnMut(&Place, Step<'_>) -> Result<(), E>,
+    visit: &mut dyn FnMut(&Position, Step<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut place = Place::default();
+    let mut position = Position::default();
     let root = match query::inode(store, InodeId::ROOT) {
         Ok(root) => root,
         Err(fault) => {
-            return visit(&place, Step::Unreadable(format!("the root directory: {}", words(fault))));
+            return visit(&position, Step::Unreadable(format!("the root directory: {}", words(fault))));
         }
     };
     let mut entered = HashSet::from([InodeId::ROOT]);
@@ -66,26 +66,27 @@ pub fn walk<S: KvRead + ?Sized, E>(
     while let Some(frame) = frames.last_mut() {
         let Some(entry) = frame.page.next() else {
             if frame.end {
-                visit(&place, Step::Leave(&frame.record))?;
+                visit(&position, Step::Leave(&frame.record))?;
                 frames.pop();
-                place.names.pop();
+                position.names.pop();
             } else if let Err(fault) = frame.next_page(store, prefetch) {
-                let what = format!("the rest of directory {}: {}", place.path(None).display(), words(fault));
-                visit(&place, Step::Unreadable(what))?;
+                let what =
+                    format!("the rest of directory {}: {}", position.path(None).display(), words(fault));
+                visit(&position, Step::Unreadable(what))?;
                 frame.end = true;
             }
             continue;
         };
         let Some(record) = entry.record else { continue };
         if entry.dentry.kind != FileKind::Directory {
-            visit(&place, Step::File(&entry.name, &record))?;
+            visit(&position, Step::File(&entry.name, &record))?;
         } else if entered.insert(record.ino) {
-            visit(&place, Step::Enter(&entry.name, &record))?;
-            place.names.push(entry.name);
+            visit(&position, Step::Enter(&entry.name, &record))?;
+            position.names.push(entry.name);
             frames.push(Frame::new(record));
         } else {
-            let what = format!("directory {} is elsewhere, too", place.path(Some(&entry.name)).display());
-            visit(&place, Step::Unreadable(what))?;
+            let what = format!("directory {} is elsewhere, too", position.path(Some(&entry.name)).display());
+            visit(&position, Step::Unreadable(what))?;
         }
     }
     Ok(())

@@ -8,14 +8,14 @@
 //! **Refuses** a target that is not empty.
 
 mod content;
-mod place;
+mod directory;
 #[cfg(test)]
 mod tests;
 
 use crate::walk::{self, Step};
 use content::Contents;
-use place::Directory;
-pub use place::sync_all_of;
+use directory::Directory;
+pub use directory::sync_all_of;
 use shoal_namespace::kv::KvRead;
 use shoal_namespace::query::{FileRecord, Prefetch};
 use shoal_types::{FileKind, InodeId, Name};
@@ -58,10 +58,10 @@ pub fn export<S: KvRead + ?Sized>(
         summary: Summary::default(),
         listener,
     };
-    walk::walk(store, Prefetch::Contents, &mut |place, step| match step {
-        Step::Enter(name, record) => export.enter(name, record, || place.path(Some(name))),
-        Step::File(name, record) => export.file(name, record, &|| place.path(Some(name))),
-        Step::Leave(record) => export.leave(record, || place.path(None)),
+    walk::walk(store, Prefetch::Contents, &mut |position, step| match step {
+        Step::Enter(name, record) => export.enter(name, record, || position.path(Some(name))),
+        Step::File(name, record) => export.file(name, record, &|| position.path(Some(name))),
+        Step::Leave(record) => export.leave(record, || position.path(None)),
         Step::Unreadable(what) => {
             export.problem(&what);
             Ok(())
@@ -108,7 +108,7 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
     fn leave(&mut self, record: &FileRecord, path: impl Fn() -> PathBuf) -> io::Result<()> {
         if let Some(directory) = self.directories.pop() {
             // Last of all, because making the files in it changes its times.
-            for problem in directory.dress_self(record) {
+            for problem in directory.copy_own_attributes(record) {
                 self.problem(&format!("{}: {problem}", path().display()));
             }
         }
@@ -128,12 +128,12 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
             kind => here.make_node(name, kind, record.inode.rdev).map(|()| None),
         };
         let problems = match made {
-            Ok(None) => here.dress(name, record),
+            Ok(None) => here.copy_attributes(name, record),
             Ok(Some(file)) => {
                 let (bytes, mut problems) =
                     self.contents.write(record, &file).map_err(|error| named(&path(), error))?;
                 self.summary.bytes += bytes;
-                problems.extend(self.here()?.dress(name, record));
+                problems.extend(self.here()?.copy_attributes(name, record));
                 problems
             }
             // A full disk ends the export; a name or kind that the target does not support costs only that

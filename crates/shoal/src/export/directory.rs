@@ -63,18 +63,18 @@ impl Directory {
 
     /// Sets a file's owner, mode, extended attributes and times to those of the original. Returns what
     /// failed.
-    pub fn dress(&self, name: &Name, record: &FileRecord) -> Vec<String> {
-        self.dress_at(os(name), record)
+    pub fn copy_attributes(&self, name: &Name, record: &FileRecord) -> Vec<String> {
+        self.copy_attributes_to(os(name), record)
     }
 
     /// Sets the directory's own attributes to those of the original.
-    pub fn dress_self(&self, record: &FileRecord) -> Vec<String> {
-        self.dress_at(OsStr::new("."), record)
+    pub fn copy_own_attributes(&self, record: &FileRecord) -> Vec<String> {
+        self.copy_attributes_to(OsStr::new("."), record)
     }
 
     /// The order matters: a change of owner clears set-id bits and capabilities, and every change updates
     /// times.
-    fn dress_at(&self, name: &OsStr, record: &FileRecord) -> Vec<String> {
+    fn copy_attributes_to(&self, name: &OsStr, record: &FileRecord) -> Vec<String> {
         let inode = &record.inode;
         let mut problems = Vec::new();
         let mut tell = |what: &str, outcome: nix::Result<()>| {
