@@ -111,7 +111,7 @@ impl LocalBricks {
             }
         };
         self.slots.lock().insert(id, slot);
-        self.view.poke();
+        self.view.notify_waiters();
     }
 
     /// Seals the bricks that are to store no new blocks, by the newest map. Under the lock, so that an older

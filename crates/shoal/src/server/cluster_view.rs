@@ -48,8 +48,8 @@ pub struct ClusterView {
     metas: RwLock<HashMap<GroupId, Arc<dyn MetaService>>>,
     /// The last server's denial of the map, if that server knows a map as new as this one.
     denied: Mutex<Option<Denial>>,
-    pokes: Mutex<u64>,
-    poked: Condvar,
+    changes: Mutex<u64>,
+    changed: Condvar,
 }
 
 impl ClusterView {
@@ -60,7 +60,7 @@ impl ClusterView {
         map: ClusterMap,
         on_map: OnMap,
     ) -> Arc<ClusterView> {
-        tell(&network, &map);
+        update_membership(&network, &map);
         let mut draining = Draining::default();
         draining.note(&map, shoal_runtime::time::Instant::now());
         Arc::new(ClusterView {
@@ -76,14 +76,14 @@ impl ClusterView {
             bricks: RwLock::default(),
             metas: RwLock::default(),
             denied: Mutex::default(),
-            pokes: Mutex::default(),
-            poked: Condvar::new(),
+            changes: Mutex::default(),
+            changed: Condvar::new(),
         })
     }
 
     /// For a client: finds out whether one of the nodes is on this machine. Its bricks are preferred for
     /// reading.
-    pub fn find_near(&self) {
+    pub fn find_local_node(&self) {
         let map = self.map();
         if let Some((id, _)) = map.nodes.iter().find(|(_, node)| is_own(&node.address)) {
             // A concurrent search has found the same.
@@ -134,11 +134,11 @@ impl ClusterView {
             std::iter::once(&current.replicas).chain(current.volumes.values().map(|one| &one.replicas));
         self.former.lock().extend(kept.flatten().map(|place| (place.id, place.node)));
         (self.on_map)(&map);
-        tell(&self.network, &map);
+        update_membership(&self.network, &map);
         draining.note(&map, shoal_runtime::time::Instant::now());
         *self.map.write() = Arc::new(map);
         drop(draining);
-        self.poke();
+        self.notify_waiters();
     }
 
     /// Whether a brick has been drained or gone for so long that no new record is expected to name it.
@@ -147,18 +147,18 @@ impl ClusterView {
     }
 
     /// Wakes the threads that [wait](Self::wait), because something has changed.
-    pub fn poke(&self) {
-        *self.pokes.lock() += 1;
-        self.poked.notify_all();
+    pub fn notify_waiters(&self) {
+        *self.changes.lock() += 1;
+        self.changed.notify_all();
     }
 
     /// Waits until something has changed since the last call, at most `longest`. `seen` is what that call
     /// returned.
     pub fn wait(&self, seen: u64, longest: Duration) -> u64 {
         let due = Instant::now() + longest;
-        let mut pokes = self.pokes.lock();
-        while *pokes == seen && !self.poked.wait_until(&mut pokes, due).timed_out() {}
-        *pokes
+        let mut changes = self.changes.lock();
+        while *changes == seen && !self.changed.wait_until(&mut changes, due).timed_out() {}
+        *changes
     }
 
     /// The node of a replica, or the last node from which it sent a message.
@@ -169,7 +169,7 @@ impl ClusterView {
 
     /// Records the node that a replica has sent a message from. This finds a replica that the map does not
     /// name any more, which its group may still need.
-    pub fn heard_from(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
+    pub fn record_sender(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
         if self.map.read().node_of(group, replica).is_none() {
             self.former.lock().insert(replica, node);
         }
@@ -182,9 +182,14 @@ impl ClusterView {
     }
 
     /// Sends a request to a node. The error is a message for administrators.
-    pub fn ask(&self, node: NodeId, ask: &NodeRequest, patience: Duration) -> Result<NodeReply, String> {
+    pub fn request(
+        &self,
+        node: NodeId,
+        request: &NodeRequest,
+        patience: Duration,
+    ) -> Result<NodeReply, String> {
         let link = self.link(node, Lane::Requests).ok_or_else(|| format!("{node} has left the cluster"))?;
-        request_over(&link, ask, patience).map_err(|error| error.to_string())
+        request_over(&link, request, patience).map_err(|error| error.to_string())
     }
 
     /// Fetches the map over a connection if it is newer there.
@@ -282,7 +287,7 @@ impl Bricks for ClusterView {
     }
 
     fn request_copy(&self, node: NodeId, volume: GroupId, request: &CopyRequest) -> Option<BlockGroup> {
-        match self.ask(node, &NodeRequest::Copy { volume, request: *request }, COPY_REPLY_WAIT_MAX) {
+        match self.request(node, &NodeRequest::Copy { volume, request: *request }, COPY_REPLY_WAIT_MAX) {
             Ok(NodeReply::Copied(Ok(group))) => Some(group),
             other => {
                 tracing::debug!(block = %request.id, %node, ?other, "a delegated copy was not made");
@@ -293,7 +298,7 @@ impl Bricks for ClusterView {
 }
 
 /// Tells the network the nodes of the map, and their runs.
-fn tell(network: &Network, map: &ClusterMap) {
+fn update_membership(network: &Network, map: &ClusterMap) {
     let nodes = map.nodes.keys().map(|node| (*node, map.runs.get(node).copied()));
     network.membership().learn(nodes, map.next.node);
 }
@@ -320,7 +325,7 @@ impl shoal_client::Replicas for VolumeReplicas {
     }
 
     fn refresh(&self) {
-        self.view.poke();
+        self.view.notify_waiters();
     }
 
     fn epoch(&self) -> u64 {

@@ -9,7 +9,7 @@ use super::node_dir::NodeDir;
 use super::opening::LocalOpener;
 use super::retired::Retiring;
 use super::rounds::Rounds;
-use super::sessions::Heard;
+use super::sessions::SessionAddresses;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use parking_lot::Mutex;
 use shoal_cluster::{Bricks, ReplicatedBlocks};
@@ -38,7 +38,7 @@ pub struct ServerContext {
     blocks_of_volumes: Mutex<BTreeMap<GroupId, Arc<ReplicatedBlocks>>>,
     pub(super) retiring: Retiring,
     pub(super) access: Access,
-    pub(super) heard: Heard,
+    pub(super) session_addresses: SessionAddresses,
     pub(super) rounds: Rounds,
     pub(super) events: Arc<Events>,
     pub(super) started: Instant,
@@ -66,7 +66,7 @@ impl ServerContext {
             blocks_of_volumes: Mutex::default(),
             retiring: Retiring::default(),
             access: Access::new(view.clone(), events.clone()),
-            heard: Heard::default(),
+            session_addresses: SessionAddresses::default(),
             rounds: Rounds::default(),
             events,
             started: Instant::now(),
@@ -90,7 +90,7 @@ impl ServerContext {
         let context = self.clone();
         std::thread::Builder::new().name("shoal-manager".into()).spawn(move || {
             let (mut seen, mut swept) = (0, false);
-            context.groups.take_up(&context.view.map());
+            context.groups.reopen_orphans(&context.view.map());
             while !context.stop.load(Ordering::Acquire) {
                 if let Some(fence) = context.view.fence() {
                     return context.withdraw(fence);

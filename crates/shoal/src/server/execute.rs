@@ -76,7 +76,7 @@ impl ServerContext {
         if node == self.node {
             return Ok(self.execute_here(command));
         }
-        self.view.ask(node, &NodeRequest::Execute(command.clone()), NODE_REPLY_WAIT_MAX)
+        self.view.request(node, &NodeRequest::Execute(command.clone()), NODE_REPLY_WAIT_MAX)
     }
 
     /// Fetches the map from the node that has just changed it.
@@ -119,7 +119,7 @@ impl ServerContext {
         while let Some(node) = turn.get(at).copied() {
             at += 1;
             let answer =
-                if node == self.node { Ok(self.answer(ask)) } else { self.view.ask(node, ask, patience) };
+                if node == self.node { Ok(self.answer(ask)) } else { self.view.request(node, ask, patience) };
             match answer {
                 Ok(NodeReply::NotLeader(leader)) => add(&mut turn, leader),
                 Ok(NodeReply::Failed(why)) | Err(why) => reasons.push(why),
@@ -184,7 +184,7 @@ impl ServerContext {
         let ask = NodeRequest::IsCleared { brick };
         let reply = match node == self.node {
             true => self.answer(&ask),
-            false => self.view.ask(node, &ask, NODE_REPLY_WAIT_MAX)?,
+            false => self.view.request(node, &ask, NODE_REPLY_WAIT_MAX)?,
         };
         match reply {
             NodeReply::IsCleared(is_cleared) => Ok(is_cleared),

@@ -204,7 +204,7 @@ impl Groups {
     }
 
     /// Replicas that could be removed if their groups do not need them.
-    pub fn unsure(&self) -> Vec<(GroupId, ReplicaId)> {
+    pub fn removal_candidates(&self) -> Vec<(GroupId, ReplicaId)> {
         let waits = |one: &Kept| one.unwanted.is_some_and(|since| since.elapsed() > REPLICA_GRACE);
         self.kept.lock().iter().filter(|(_, one)| waits(one)).map(|(key, _)| *key).collect()
     }
@@ -231,7 +231,7 @@ impl Groups {
         }
         let kept: Vec<_> = self.kept.lock().keys().copied().collect();
         for key in kept.into_iter().filter(|key| !wanted.contains_key(key)) {
-            self.want_still(map, key);
+            self.reopen_unnamed(map, key);
         }
         let mut leaving = Vec::new();
         let mut turned = Vec::new();
@@ -303,7 +303,7 @@ impl Groups {
     }
 
     /// Opens a replica that was open before the map ceased to name it, as long as its group exists.
-    fn want_still(self: &Arc<Self>, map: &ClusterMap, (group, id): (GroupId, ReplicaId)) {
+    fn reopen_unnamed(self: &Arc<Self>, map: &ClusterMap, (group, id): (GroupId, ReplicaId)) {
         if is_there(map, group) && self.dir.made_replica(id) {
             self.want((group, id), ReplicaPlace { id, node: self.dir.node(), founder: false });
         }
@@ -321,7 +321,7 @@ impl Groups {
             Ok(replica) => one.slot = Slot::Running(replica),
             Err(why) => one.slot = Slot::Away(why, Instant::now()),
         }
-        self.view.poke();
+        self.view.notify_waiters();
     }
 
     /// Closes a replica so that it is opened again: at once, or, if it has failed, after a pause.
@@ -338,7 +338,7 @@ impl Groups {
             if let Some(one) = groups.kept.lock().get_mut(&key) {
                 one.slot = Slot::Away(why, again.unwrap_or_else(Instant::now));
             }
-            groups.view.poke();
+            groups.view.notify_waiters();
         });
     }
 
@@ -388,26 +388,26 @@ impl Groups {
     }
 
     /// Directories of replicas that neither run nor are named by the map.
-    fn strays(&self, map: &ClusterMap) -> Vec<(GroupId, ReplicaId)> {
-        let stray = |(group, id): &(GroupId, ReplicaId)| {
+    fn orphans(&self, map: &ClusterMap) -> Vec<(GroupId, ReplicaId)> {
+        let orphan = |(group, id): &(GroupId, ReplicaId)| {
             map.node_of(*group, *id).is_none() && !self.kept.lock().contains_key(&(*group, *id))
         };
-        self.dir.replicas().into_iter().filter(stray).collect()
+        self.dir.replicas().into_iter().filter(orphan).collect()
     }
 
     /// Opens replicas that the map had ceased to name before this process began: their groups may still need
     /// them.
-    pub fn take_up(self: &Arc<Self>, map: &ClusterMap) {
-        self.strays(map).into_iter().for_each(|key| self.want_still(map, key));
+    pub fn reopen_orphans(self: &Arc<Self>, map: &ClusterMap) {
+        self.orphans(map).into_iter().for_each(|key| self.reopen_unnamed(map, key));
     }
 
     /// Removes the directories of replicas of deleted volumes, and of those that were never opened. A replica
     /// that is newer than the map stays, as its volume may be newer, too: this node could not save the map
     /// that names it, and has not reached the others since.
     pub fn sweep(self: &Arc<Self>, map: &ClusterMap) {
-        self.take_up(map);
+        self.reopen_orphans(map);
         let is_known = |(_, id): &(GroupId, ReplicaId)| id.0 < map.next.replica;
-        self.strays(map).into_iter().filter(is_known).for_each(|key| self.remove(key));
+        self.orphans(map).into_iter().filter(is_known).for_each(|key| self.remove(key));
     }
 
     fn remove(&self, (group, id): (GroupId, ReplicaId)) {

@@ -66,7 +66,7 @@ impl ServerContext {
         let certificate = peer.role.as_ref().map_or_else(String::new, Role::to_string);
         match self.view.local_meta(group) {
             Some(meta) => {
-                let polled = |session| self.heard.note(group, session, peer);
+                let polled = |session| self.session_addresses.note(group, session, peer);
                 serve_meta_noting(&*meta, &certificate, body, reply, &polled);
             }
             // Sent as a metadata reply, so that the client can tell a volume that is not here from a node
@@ -106,7 +106,7 @@ impl ServerContext {
             return reply.refuse(&format!("{to} does not run here"));
         };
         if let Some(Role::Node(node)) = &peer.role {
-            self.view.heard_from(group, from, *node);
+            self.view.record_sender(group, from, *node);
         }
         if !reply.is_wanted() {
             return replica.receive(from, &message);

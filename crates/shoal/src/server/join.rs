@@ -48,7 +48,7 @@ impl ServerContext {
         };
         // All versions answer this.
         let ask = NodeRequest::Map { epoch: u64::MAX };
-        let answers = || self.view.ask(*id, &ask, NODE_REPLY_WAIT_MAX);
+        let answers = || self.view.request(*id, &ask, NODE_REPLY_WAIT_MAX);
         // A busy node may answer late.
         if *id != self.node && retry(LEADER_PATIENCE, answers).is_err() {
             return Ok(());

@@ -48,7 +48,7 @@ impl Unnamed<'_> {
 impl ServerContext {
     /// Asks the leaders of groups for their members, if former replicas of these groups are here.
     pub(super) fn learn_who_left(&self) {
-        for (group, id) in self.groups.unsure() {
+        for (group, id) in self.groups.removal_candidates() {
             match self.request_from_leader(group, &NodeRequest::Members { group }, NODE_REPLY_WAIT_MAX) {
                 Ok((_, NodeReply::Members(members))) => self.groups.members_are((group, id), &members),
                 Ok((node, other)) => tracing::warn!(%node, ?other, "unexpected answer"),

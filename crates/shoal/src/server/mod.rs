@@ -161,7 +161,7 @@ impl Server {
         drop(control);
         drop(web);
         self.context.stop.store(true, Ordering::Release);
-        self.context.view.poke();
+        self.context.view.notify_waiters();
         for thread in threads {
             // A thread that panicked has logged that.
             let _ = thread.join();

@@ -5,7 +5,7 @@
 
 use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::{Poller, links};
-use super::reporter::{Reporter, Tells};
+use super::reporter::{ReportSource, Reporter};
 use super::waiting::MountWait;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Dumped, Handler, Request, Statistics, Status, Synced};
@@ -59,7 +59,7 @@ impl ClusterMount {
         let view = ClusterView::new(network, None, ClusterMap::default(), Box::new(|_| {}));
         let wait = MountWait::begin(&view, &spec.servers)?;
         fetch_map(&view, &spec.servers)?;
-        view.find_near();
+        view.find_local_node();
         let volume = find_soon(&view, &spec.servers, &spec.volume)?;
         let poller = Poller::start(view.clone(), spec.servers.clone())?;
         let bricks: Arc<dyn Bricks> = view.clone();
@@ -229,7 +229,7 @@ impl Shared {
     }
 }
 
-impl Tells for Shared {
+impl ReportSource for Shared {
     fn session(&self) -> SessionId {
         self.client.session()
     }

@@ -35,7 +35,7 @@ impl Poller {
 impl Drop for Poller {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        self.view.poke();
+        self.view.notify_waiters();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has logged that.
             let _ = thread.join();

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A mount, as a source of reports.
-pub trait Tells: Send + Sync + 'static {
+pub trait ReportSource: Send + Sync + 'static {
     /// The mount's session.
     fn session(&self) -> SessionId;
     /// Sessions that have ended since the last call, and what was lost with them.
@@ -38,7 +38,7 @@ impl Reporter {
         view: Arc<ClusterView>,
         seeds: Vec<String>,
         volume: GroupId,
-        mount: Arc<dyn Tells>,
+        mount: Arc<dyn ReportSource>,
     ) -> std::io::Result<Reporter> {
         let stop = Arc::new(Stop::default());
         let until = stop.clone();
@@ -91,7 +91,7 @@ fn poll(
     turn: &mut usize,
     volume: GroupId,
     (answered, losses): (&mut Answered, &mut Vec<String>),
-    mount: &dyn Tells,
+    mount: &dyn ReportSource,
 ) -> Result<(), String> {
     let links = links(view, seeds);
     let Some(link) = links.get(*turn % links.len().max(1)) else { return Ok(()) };

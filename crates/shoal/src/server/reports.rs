@@ -55,7 +55,7 @@ impl ServerContext {
         let ask_one = |node: NodeId| match node == self.node {
             true => Some((node, self.answer(ask))),
             false => {
-                let answer = self.view.ask(node, ask, patience);
+                let answer = self.view.request(node, ask, patience);
                 answer
                     .inspect_err(|why| tracing::debug!(%node, why, "a node does not answer"))
                     .ok()

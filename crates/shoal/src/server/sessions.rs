@@ -17,22 +17,22 @@ type From = (IpAddr, String);
 
 /// The last address of each session. Only shown to administrators.
 #[derive(Default)]
-pub struct Heard(Mutex<HashMap<(GroupId, SessionId), From>>);
+pub struct SessionAddresses(Mutex<HashMap<(GroupId, SessionId), From>>);
 
-impl Heard {
-    /// A session has spoken.
+impl SessionAddresses {
+    /// A request of a session has arrived.
     pub fn note(&self, volume: GroupId, session: SessionId, peer: &Peer) {
-        let mut heard = self.0.lock();
+        let mut addresses = self.0.lock();
         let address = peer.address.ip().to_canonical();
-        if heard.get(&(volume, session)).is_some_and(|(known, _)| *known == address) {
+        if addresses.get(&(volume, session)).is_some_and(|(known, _)| *known == address) {
             return;
         }
         // Living sessions are recorded again within seconds.
-        if heard.len() >= HEARD_SESSIONS_MAX {
-            heard.clear();
+        if addresses.len() >= HEARD_SESSIONS_MAX {
+            addresses.clear();
         }
         let credentials = peer.role.as_ref().map_or_else(|| "none".into(), Role::to_string);
-        heard.insert((volume, session), (address, credentials));
+        addresses.insert((volume, session), (address, credentials));
     }
 
     fn of(&self, volume: GroupId, session: SessionId) -> Option<From> {
@@ -51,10 +51,12 @@ impl ServerContext {
     pub(super) fn sessions(&self, volume: GroupId) -> NodeReply {
         self.led(volume, |group| {
             let infos = group.server().session_infos()?;
-            let from =
-                |info: shoal_meta::SessionInfo| Session { from: self.heard.of(volume, info.session), info };
+            let from = |info: shoal_meta::SessionInfo| Session {
+                from: self.session_addresses.of(volume, info.session),
+                info,
+            };
             let sessions: Vec<Session> = infos.into_iter().map(from).collect();
-            self.heard.keep(volume, &sessions);
+            self.session_addresses.keep(volume, &sessions);
             Ok(NodeReply::Sessions(sessions))
         })
     }

@@ -135,7 +135,7 @@ impl ServerContext {
                 return Ok(self.answer(&ask));
             }
             // A node that has just joined may not have been there when it was last tried to reach it.
-            retry(NODE_REPLY_WAIT_MAX, || self.view.ask(node, &ask, NODE_REPLY_WAIT_MAX))
+            retry(NODE_REPLY_WAIT_MAX, || self.view.request(node, &ask, NODE_REPLY_WAIT_MAX))
         };
         let answers: Vec<_> = std::thread::scope(|scope| {
             let asked: Vec<_> =
