@@ -205,7 +205,7 @@ fn is_only_in_programs(mounted: &Mounted) -> bool {
 /// Unmounts. A second request insists: it removes the mount even if it is in use.
 fn end_mount(mounted: &Mounted, insist: bool) -> anyhow::Result<()> {
     let is_busy = |error: &MountError| matches!(error, MountError::Busy { .. });
-    match mounts::insist(is_busy, || mounted.unmount()) {
+    match mounts::retry_while_busy(is_busy, || mounted.unmount()) {
         Err(MountError::Busy { path }) if insist => {
             eprintln!("shoal: {} is still in use: taking it away", path.display());
             Ok(mounted.abort()?)

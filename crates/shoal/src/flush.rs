@@ -24,7 +24,7 @@ pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option
     let (tell, told) = mpsc::channel();
     let asked = home.clone();
     // The thread ends with this process at the latest.
-    std::thread::spawn(move || tell.send(control::ask::<Synced>(&asked, &Request::Sync)));
+    std::thread::spawn(move || tell.send(control::request::<Synced>(&asked, &Request::Sync)));
     let (mut last, mut progress, mut is_noted) = (None, Instant::now(), false);
     loop {
         match told.recv_timeout(LOOK_EVERY) {
@@ -78,7 +78,7 @@ fn uncommitted(home: &Path) -> Option<Vec<u64>> {
         "blocks_put_total",
         "journal_uncommitted_batches",
     ];
-    let statistics: Statistics = control::ask(home, &Request::Stats).ok()?;
+    let statistics: Statistics = control::request(home, &Request::Stats).ok()?;
     let value = |name: &&str| statistics.client.iter().find(|number| number.name == **name).map(|n| n.value);
     Some(COUNTERS.iter().filter_map(value).collect())
 }

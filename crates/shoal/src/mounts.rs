@@ -73,7 +73,7 @@ impl Mount {
     pub fn health(&self) -> Health {
         let home = self.home();
         if data_dir::user_of(&home).is_some() {
-            match control::ask::<Statistics>(&home, &Request::Stats) {
+            match control::request::<Statistics>(&home, &Request::Stats) {
                 Ok(statistics) if statistics.mountpoint == self.point => return Health::Alive,
                 Err(ControlError::Silent(_)) => return Health::Hung,
                 // It serves another file system by now, is starting or ending, or this user may not ask it.
@@ -234,7 +234,10 @@ fn escape(path: &Path) -> String {
 }
 
 /// Retries to unmount for a moment while the mount is busy.
-pub fn insist<T, E>(is_busy: impl Fn(&E) -> bool, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+pub fn retry_while_busy<T, E>(
+    is_busy: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let begun = Instant::now();
     loop {
         match attempt() {

@@ -1,6 +1,6 @@
 //! Where the content of a file is: told by the process of a mount, asked for by commands.
 
-use crate::control::{ControlError, Conversation, Piece, Pieces, Place, Request};
+use crate::control::{ControlError, Piece, Pieces, Place, ReplyStream, Request};
 use shoal_client::Client;
 use shoal_types::{BrickId, Extent, InodeId};
 use shoal_wire::ExtentsReply;
@@ -52,7 +52,7 @@ fn pieces(reply: ExtentsReply, name: &dyn Fn(BrickId) -> String) -> Pieces {
 
 /// Asks the process of a mount, by its directory, where the content of a file is.
 pub fn ask_content(home: &Path, inode: u64) -> Result<Vec<Piece>, ControlError> {
-    let pages: Conversation<Pieces> = Conversation::begin(home, &Request::Content { inode })?;
+    let pages: ReplyStream<Pieces> = ReplyStream::begin(home, &Request::Content { inode })?;
     let mut all = Vec::new();
     for page in pages {
         all.extend(page?.pieces);

@@ -138,6 +138,6 @@ fn writable(file: &Path) -> anyhow::Result<()> {
 /// Requests of the kernel that a mount has had; `None` of other file systems.
 pub(super) fn kernel_requests(path: &Path) -> Option<u64> {
     let mount = find::mount_of(path).ok()?;
-    let stats: Statistics = control::ask(&mount.home(), &Request::Stats).ok()?;
+    let stats: Statistics = control::request(&mount.home(), &Request::Stats).ok()?;
     Some(stats.kernel_requests)
 }

@@ -1,6 +1,6 @@
 //! `shoal client`.
 
-use super::local::{Consent, Local, Mode, Output, the_answer};
+use super::local::{Confirmation, Local, Mode, Output, expect_answer};
 use crate::admin::{AdminAnswer, AdminRequest, CredentialsReport, render};
 use crate::limits::CREDENTIALS_DEFAULT;
 use anyhow::{Context, bail};
@@ -43,7 +43,7 @@ enum Command {
         /// The client's name
         name: String,
         #[command(flatten)]
-        consent: Consent,
+        confirmation: Confirmation,
     },
     /// Lists clients that have or had credentials
     List {
@@ -59,7 +59,7 @@ impl Client {
                 let dir = out.unwrap_or_else(|| PathBuf::from(&name));
                 check_free(&dir)?;
                 let request = AdminRequest::IssueClient { name };
-                let credentials = the_answer!(self.local.ask(request)?, AdminAnswer::Credentials(credentials) => credentials);
+                let credentials = expect_answer!(self.local.request(request)?, AdminAnswer::Credentials(credentials) => credentials);
                 write(&dir, &credentials)?;
                 println!(
                     "client issue: {}: success: ca.pem, cert.pem and key.pem are in {}\nMove them to {CREDENTIALS_DEFAULT} on \
@@ -68,13 +68,13 @@ impl Client {
                     dir.display()
                 );
             }
-            Command::Revoke { name, consent } => {
-                consent.obtain(mode, &format!("What '{name}' has mounted will stop working."))?;
+            Command::Revoke { name, confirmation } => {
+                confirmation.require(mode, &format!("What '{name}' has mounted will stop working."))?;
                 self.local.act(AdminRequest::RevokeClient { name: name.clone() })?;
                 println!("client revoke: {name}: success");
             }
             Command::List { output } => {
-                let clients = the_answer!(self.local.ask(AdminRequest::Clients)?, AdminAnswer::Clients { clients } => clients);
+                let clients = expect_answer!(self.local.request(AdminRequest::Clients)?, AdminAnswer::Clients { clients } => clients);
                 output.print(&clients, |clients| render::clients(clients))?;
             }
         }

@@ -1,6 +1,6 @@
 //! `shoal cluster`.
 
-use super::local::{Local, Output, the_answer};
+use super::local::{Local, Output, expect_answer};
 use super::server::InitCommand;
 use crate::admin::{AdminAnswer, AdminRequest, render};
 use crate::limits::{TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX};
@@ -52,12 +52,12 @@ impl Cluster {
                     true => (AdminRequest::IssueWebToken { hours }, render::how_to_enter),
                     false => (AdminRequest::IssueToken { hours }, render::how_to_join),
                 };
-                let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
+                let token = expect_answer!(self.local.request(request)?, AdminAnswer::Token(token) => token);
                 output.print(&token, how)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Status { output } => {
-                let report = the_answer!(self.local.ask(AdminRequest::ClusterStatus)?, AdminAnswer::Cluster(report) => report);
+                let report = expect_answer!(self.local.request(AdminRequest::ClusterStatus)?, AdminAnswer::Cluster(report) => report);
                 output.print(&report, render::cluster)?;
                 Ok(if report.attention.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
             }

@@ -196,7 +196,7 @@ impl Mounts for NodeMounts {
     fn unbind(&self, point: &Path) -> anyhow::Result<()> {
         let there = shoal_at(point)?;
         let unmount = || umount2(&there.point, MntFlags::UMOUNT_NOFOLLOW);
-        match mounts::insist(|errno| *errno == Errno::EBUSY, unmount) {
+        match mounts::retry_while_busy(|errno| *errno == Errno::EBUSY, unmount) {
             Ok(()) => Ok(()),
             Err(Errno::EBUSY) if there.health() == Health::Dead => {
                 Ok(umount2(&there.point, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)?)

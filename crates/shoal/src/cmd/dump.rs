@@ -47,7 +47,7 @@ impl Dump {
             if n > 0 {
                 println!();
             }
-            match control::ask::<Dumped>(home, &Request::Dump) {
+            match control::request::<Dumped>(home, &Request::Dump) {
                 Ok(Dumped { text }) => print!("{text}"),
                 Err(error) if homes.len() == 1 => return Err(error.into()),
                 Err(error) => {

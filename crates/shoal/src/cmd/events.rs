@@ -1,6 +1,6 @@
 //! `shoal events`.
 
-use super::local::{Local, the_answer};
+use super::local::{Local, expect_answer};
 use crate::admin::{AdminAnswer, AdminRequest, Event, EventsReport, SeenEvent};
 use crate::limits::EVENTS_FOLLOW_EVERY;
 use clap::Args;
@@ -36,7 +36,7 @@ impl Events {
         loop {
             let request = AdminRequest::Events { seen: seen.values().cloned().collect() };
             let EventsReport { events, silent } =
-                the_answer!(self.local.ask(request)?, AdminAnswer::Events(report) => report);
+                expect_answer!(self.local.request(request)?, AdminAnswer::Events(report) => report);
             for event in &events {
                 self.print(event)?;
                 let Event { node, run, number, .. } = event.clone();

@@ -1,6 +1,6 @@
 //! What all administration commands have in common: which server they talk to, and how they answer.
 
-use super::ask;
+use super::request;
 use crate::admin::{AdminAnswer, AdminRequest};
 use crate::limits::SERVER_DATA_DEFAULT;
 use crate::show;
@@ -28,7 +28,7 @@ pub struct Output {
 
 /// Whether to ask before something is lost.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Consent {
+pub struct Confirmation {
     /// Do not ask for confirmation; needed where there is no terminal to ask on
     #[arg(short, long)]
     yes: bool,
@@ -62,19 +62,19 @@ impl Local {
         std::path::absolute(&self.data).with_context(|| self.data.display().to_string())
     }
 
-    /// Asks the server.
-    pub fn ask(&self, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
-        ask::ask(&self.data()?, request)
+    /// Sends the server a request.
+    pub fn request(&self, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+        request::request(&self.data()?, request)
     }
 
-    /// Asks the server, without notes on the terminal.
-    pub fn ask_quietly(&self, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
-        ask::ask_and_note(&self.data()?, request, |_| {})
+    /// Sends the server a request, without notes on the terminal.
+    pub fn request_quietly(&self, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+        request::request_with_notes(&self.data()?, request, |_| {})
     }
 
     /// Asks it to do something.
     pub fn act(&self, request: AdminRequest) -> anyhow::Result<()> {
-        ask::act(&self.data()?, request)
+        request::act(&self.data()?, request)
     }
 }
 
@@ -93,9 +93,9 @@ impl Output {
     }
 }
 
-impl Consent {
+impl Confirmation {
     /// Asks a person. Without a terminal nothing is done that was not agreed to on the command line.
-    pub fn obtain(self, mode: Mode, what: &str) -> anyhow::Result<()> {
+    pub fn require(self, mode: Mode, what: &str) -> anyhow::Result<()> {
         if self.yes || mode == Mode::Script {
             return Ok(());
         }
@@ -115,12 +115,12 @@ impl Consent {
 }
 
 /// Binds the one answer that a request may have.
-macro_rules! the_answer {
+macro_rules! expect_answer {
     ($answer:expr, $pattern:pat => $value:expr) => {
         match $answer {
             $pattern => $value,
-            other => return Err($crate::cmd::ask::strange(&other)),
+            other => return Err($crate::cmd::request::unexpected_answer(&other)),
         }
     };
 }
-pub(super) use the_answer;
+pub(super) use expect_answer;

@@ -1,6 +1,5 @@
 //! The subcommands, one module each.
 
-mod ask;
 mod bench;
 mod client;
 mod cluster;
@@ -21,6 +20,7 @@ mod metrics;
 mod mount;
 mod peer;
 mod remount;
+mod request;
 mod scheme;
 mod scrub;
 mod serve;

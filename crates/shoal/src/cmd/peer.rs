@@ -1,6 +1,6 @@
 //! `shoal peer` and `shoal pool`.
 
-use super::local::{Consent, Local, Mode, Output, the_answer};
+use super::local::{Confirmation, Local, Mode, Output, expect_answer};
 use super::server::JoinCommand;
 use crate::admin::{AdminAnswer, AdminRequest, PeerReport, render};
 use crate::cluster_source::with_port;
@@ -50,7 +50,7 @@ enum Command {
         #[arg(value_parser = ["force"])]
         force: Option<String>,
         #[command(flatten)]
-        consent: Consent,
+        confirmation: Confirmation,
     },
 }
 
@@ -58,8 +58,7 @@ impl Peer {
     pub fn run(self, mode: Mode) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Probe { host, output } => {
-                let peers =
-                    the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
+                let peers = expect_answer!(self.local.request(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
                 let addresses = addresses(&host);
                 if let Some(peer) = peers.iter().find(|peer| is_at(peer, &host, &addresses)) {
                     let which = if peer.local { "the local host" } else { "in the cluster already" };
@@ -68,7 +67,7 @@ impl Peer {
                 }
                 check_host(&host)?;
                 let request = AdminRequest::IssueToken { hours: TOKEN_HOURS_DEFAULT };
-                let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
+                let token = expect_answer!(self.local.request(request)?, AdminAnswer::Token(token) => token);
                 output.print(&token, |token| {
                     format!(
                         "peer probe: {host} has not joined yet: a machine joins by a command that is run on it. Run this on {host} \
@@ -82,15 +81,14 @@ impl Peer {
             }
             Command::Join(join) => return join.run(&self.local.data()?),
             Command::Status { output } => {
-                let peers =
-                    the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
+                let peers = expect_answer!(self.local.request(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
                 output.print(&peers, |peers| render::peers(peers))?;
             }
-            Command::Detach { host, force, consent } => {
+            Command::Detach { host, force, confirmation } => {
                 let force = force.is_some();
                 if force {
                     let what = format!("What is on the bricks of {host} will be lost to the cluster.");
-                    consent.obtain(mode, &what)?;
+                    confirmation.require(mode, &what)?;
                 }
                 self.local.act(AdminRequest::Detach { host, force })?;
                 println!("peer detach: success");
@@ -151,7 +149,8 @@ enum PoolCommand {
 impl Pool {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let PoolCommand::List { output } = self.command;
-        let peers = the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
+        let peers =
+            expect_answer!(self.local.request(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
         output.print(&peers, |peers| render::pool(peers))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -60,7 +60,7 @@ pub fn remount(point: &Path, options: &Options) -> anyhow::Result<ExitCode> {
     let change = || {
         nix::mount::mount(None::<&str>, &mount.point, None::<&str>, flags | MsFlags::MS_REMOUNT, None::<&str>)
     };
-    match mounts::insist(|errno| *errno == Errno::EBUSY, change) {
+    match mounts::retry_while_busy(|errno| *errno == Errno::EBUSY, change) {
         Ok(()) => {}
         Err(Errno::EBUSY) => bail!("{}", written_to(&mount)),
         Err(Errno::EPERM) => bail!("remounting {shown} takes root"),
@@ -78,7 +78,7 @@ fn check(mount: &Mount, options: &Options, becomes_writable: bool) -> anyhow::Re
         return Ok(());
     }
     let status: Status =
-        control::ask(&mount.home(), &Request::Status).context("asking the process behind the mount")?;
+        control::request(&mount.home(), &Request::Status).context("asking the process behind the mount")?;
     if becomes_writable && status.read_only_volume {
         bail!(
             "volume {0} is read-only: `shoal volume set {0} read-only off` on a node of the cluster changes that",

@@ -1,7 +1,7 @@
 //! `shoal scheme`.
 
 use super::inode_of::locate;
-use super::local::{Local, Output, the_answer};
+use super::local::{Local, Output, expect_answer};
 use super::volume::grammar::{self, or_usage};
 use crate::admin::{AdminAnswer, AdminRequest, SchemeStep, render};
 use clap::Args;
@@ -42,8 +42,8 @@ impl Scheme {
             }
         };
         let (name, inode) = locate(&self.path)?;
-        let answer = self.local.ask(AdminRequest::DirectoryScheme { name, inode, step })?;
-        let report = the_answer!(answer, AdminAnswer::DirectoryScheme(report) => report);
+        let answer = self.local.request(AdminRequest::DirectoryScheme { name, inode, step })?;
+        let report = expect_answer!(answer, AdminAnswer::DirectoryScheme(report) => report);
         self.output.print(&report, render::scheme_of)?;
         Ok(ExitCode::SUCCESS)
     }

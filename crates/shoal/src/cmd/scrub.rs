@@ -1,6 +1,6 @@
 //! `shoal scrub`.
 
-use crate::control::{ControlError, Conversation, Request, ScrubReport};
+use crate::control::{ControlError, ReplyStream, Request, ScrubReport};
 use crate::data_dir::DataDir;
 use crate::limits::{FINDINGS_SHOWN_MAX, SERVER_DATA_DEFAULT};
 use crate::server::{CLUSTER_SCRUB, node_dir};
@@ -51,7 +51,7 @@ impl Scrub {
         };
         let bytes_per_second = self.rate;
         let mut view = View::new();
-        match Conversation::begin(&data, &Request::Scrub { bytes_per_second }) {
+        match ReplyStream::begin(&data, &Request::Scrub { bytes_per_second }) {
             Ok(reports) => {
                 for report in reports {
                     view.show(report?);

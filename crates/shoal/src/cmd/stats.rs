@@ -45,7 +45,7 @@ impl Stats {
         let mut before: HashMap<PathBuf, Statistics> = HashMap::new();
         loop {
             for data in &nodes {
-                let now: Statistics = control::ask(data, &Request::Stats)?;
+                let now: Statistics = control::request(data, &Request::Stats)?;
                 let shown = match before.get(data) {
                     Some(before) => since(before, &now),
                     None => now.clone(),

@@ -36,7 +36,7 @@ impl Status {
             if n > 0 && !self.json {
                 println!();
             }
-            match control::ask::<NodeStatus>(data, &Request::Status) {
+            match control::request::<NodeStatus>(data, &Request::Status) {
                 Ok(status) => {
                     if status.refused.is_some() || status.is_waiting {
                         code = ExitCode::from(1);

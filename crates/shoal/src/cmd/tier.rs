@@ -1,7 +1,7 @@
 //! `shoal tier`.
 
 use super::inode_of::locate;
-use super::local::{Local, Output, the_answer};
+use super::local::{Local, Output, expect_answer};
 use crate::admin::{AdminAnswer, AdminRequest, PinStep, render};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -62,8 +62,8 @@ impl Pin {
             Some(To::Cold) => PinStep::Cold,
             Some(To::Auto) => PinStep::Auto,
         };
-        let answer = self.local.ask(AdminRequest::Pin { name, inode, step })?;
-        let report = the_answer!(answer, AdminAnswer::Pin(report) => report);
+        let answer = self.local.request(AdminRequest::Pin { name, inode, step })?;
+        let report = expect_answer!(answer, AdminAnswer::Pin(report) => report);
         self.output.print(&report, render::pin)?;
         Ok(ExitCode::SUCCESS)
     }

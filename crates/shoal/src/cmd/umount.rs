@@ -97,7 +97,7 @@ impl Umount {
             eprintln!("shoal: {shown}: {why}");
         }
         let unmount = || umount2(&mount.point, MntFlags::UMOUNT_NOFOLLOW);
-        match mounts::insist(|errno| *errno == Errno::EBUSY, unmount) {
+        match mounts::retry_while_busy(|errno| *errno == Errno::EBUSY, unmount) {
             Ok(()) => {}
             Err(Errno::EBUSY) => bail!("{}", mount.why_busy()),
             Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
@@ -132,7 +132,7 @@ fn take_away(mount: &Mount) -> anyhow::Result<()> {
     let (tell, told) = mpsc::channel();
     let home = mount.home();
     // The thread ends with this process at the latest.
-    std::thread::spawn(move || tell.send(control::ask::<Synced>(&home, &Request::Abandon).is_ok()));
+    std::thread::spawn(move || tell.send(control::request::<Synced>(&home, &Request::Abandon).is_ok()));
     // A process that does not answer learns of the end from the kernel.
     let _ = told.recv_timeout(ABANDON_PATIENCE);
     match umount2(&mount.point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {

@@ -30,15 +30,15 @@ pub enum ControlError {
 }
 
 /// Answers to a request, one after the other.
-pub struct Conversation<T> {
+pub struct ReplyStream<T> {
     data: PathBuf,
     lines: BufReader<UnixStream>,
     answer: PhantomData<T>,
 }
 
 /// Sends a request that has one answer.
-pub fn ask<T: DeserializeOwned>(data: &Path, request: &Request) -> Result<T, ControlError> {
-    let mut answers = Conversation::begin(data, request)?;
+pub fn request<T: DeserializeOwned>(data: &Path, request: &Request) -> Result<T, ControlError> {
+    let mut answers = ReplyStream::begin(data, request)?;
     let silent = || ControlError::Silent(data.to_owned());
     answers.next().unwrap_or_else(|| Err(silent()))
 }
@@ -58,9 +58,9 @@ fn patience_with(request: &Request) -> Option<Duration> {
     }
 }
 
-impl<T: DeserializeOwned> Conversation<T> {
+impl<T: DeserializeOwned> ReplyStream<T> {
     /// Sends a request that has any number of answers.
-    pub fn begin(data: &Path, request: &Request) -> Result<Conversation<T>, ControlError> {
+    pub fn begin(data: &Path, request: &Request) -> Result<ReplyStream<T>, ControlError> {
         let io = |cause| ControlError::Io { data: data.to_owned(), cause };
         let (address, _dir) = address(data).map_err(io)?;
         let mut stream = UnixStream::connect(address).map_err(|cause| match cause.kind() {
@@ -72,7 +72,7 @@ impl<T: DeserializeOwned> Conversation<T> {
         let mut line = serde_json::to_vec(request).map_err(|cause| io(cause.into()))?;
         line.push(b'\n');
         stream.write_all(&line).map_err(io)?;
-        Ok(Conversation { data: data.to_owned(), lines: BufReader::new(stream), answer: PhantomData })
+        Ok(ReplyStream { data: data.to_owned(), lines: BufReader::new(stream), answer: PhantomData })
     }
 
     fn read(&mut self) -> Result<Option<T>, ControlError> {
@@ -97,7 +97,7 @@ impl<T: DeserializeOwned> Conversation<T> {
     }
 }
 
-impl<T: DeserializeOwned> Iterator for Conversation<T> {
+impl<T: DeserializeOwned> Iterator for ReplyStream<T> {
     type Item = Result<T, ControlError>;
     fn next(&mut self) -> Option<Self::Item> {
         self.read().transpose()

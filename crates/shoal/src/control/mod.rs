@@ -8,7 +8,7 @@ mod client;
 mod messages;
 mod server;
 
-pub use client::{ControlError, Conversation, ask};
+pub use client::{ControlError, ReplyStream, request};
 pub use messages::{
     BrickStatistics, Dumped, HealStatistics, NodeStatistics, Number, Piece, Pieces, Place, ReplicaStatistics,
     Request, ScrubReport, Statistics, Status, Synced,

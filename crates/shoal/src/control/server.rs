@@ -91,13 +91,13 @@ fn serve(listener: &UnixListener, stop: &AtomicBool, handler: &Arc<dyn Handler>)
                 continue;
             }
         };
-        let place = Place::take(&open);
+        let slot = ConnectionSlot::acquire(&open);
         let handler = handler.clone();
         let talk = move || {
             // A client that closes its connection early is not worth a log line.
-            let outcome = converse(stream, place.is_some(), &*handler);
+            let outcome = converse(stream, slot.is_some(), &*handler);
             tracing::debug!(?outcome, "control conversation");
-            drop(place);
+            drop(slot);
         };
         if let Err(error) = std::thread::Builder::new().name("control-talk".into()).spawn(talk) {
             tracing::warn!(%error, "control socket");
@@ -128,16 +128,16 @@ fn converse(mut stream: UnixStream, admitted: bool, handler: &dyn Handler) -> io
 }
 
 /// A slot among the bounded number of conversations.
-struct Place(Arc<AtomicUsize>);
+struct ConnectionSlot(Arc<AtomicUsize>);
 
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Place> {
-        let place = Place(open.clone());
-        (open.fetch_add(1, Ordering::Relaxed) < CONTROL_CONNECTIONS_MAX).then_some(place)
+impl ConnectionSlot {
+    fn acquire(open: &Arc<AtomicUsize>) -> Option<ConnectionSlot> {
+        let slot = ConnectionSlot(open.clone());
+        (open.fetch_add(1, Ordering::Relaxed) < CONTROL_CONNECTIONS_MAX).then_some(slot)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -146,7 +146,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{ControlError, Conversation, ScrubReport, ask};
+    use crate::control::{self, ControlError, ReplyStream, ScrubReport, request};
 
     struct Echo;
     impl Handler for Echo {
@@ -180,17 +180,17 @@ mod tests {
         // A path that is longer than a socket's path may be.
         let data = dir.path().join("d".repeat(120));
         std::fs::create_dir(&data).unwrap();
-        assert!(matches!(ask::<String>(&data, &Request::Status), Err(ControlError::NotRunning(_))));
+        assert!(matches!(request::<String>(&data, &Request::Status), Err(ControlError::NotRunning(_))));
         std::fs::write(data.join("control.sock"), "left over").unwrap();
         let control = Control::open(&data, Arc::new(Echo)).unwrap();
-        assert_eq!(ask::<String>(&data, &Request::Status).unwrap(), "hello");
-        assert!(matches!(ask::<u64>(&data, &Request::Status), Err(ControlError::Strange { .. })));
-        match ask::<String>(&data, &Request::Stats) {
+        assert_eq!(request::<String>(&data, &Request::Status).unwrap(), "hello");
+        assert!(matches!(request::<u64>(&data, &Request::Status), Err(ControlError::Strange { .. })));
+        match request::<String>(&data, &Request::Stats) {
             Err(ControlError::Refused { what, .. }) => assert_eq!(what, "no numbers today"),
             other => panic!("{other:?}"),
         }
         let request = Request::Scrub { bytes_per_second: Some(3) };
-        let answers = Conversation::<ScrubReport>::begin(&data, &request).unwrap();
+        let answers = ReplyStream::<ScrubReport>::begin(&data, &request).unwrap();
         let blocks: Vec<u64> = answers
             .map(|report| match report.unwrap() {
                 ScrubReport::Progress { blocks, .. } => blocks,
@@ -199,7 +199,10 @@ mod tests {
             .collect();
         assert_eq!(blocks, [0, 1, 2]);
         drop(control);
-        assert!(matches!(ask::<String>(&data, &Request::Status), Err(ControlError::NotRunning(_))));
+        assert!(matches!(
+            control::request::<String>(&data, &Request::Status),
+            Err(ControlError::NotRunning(_))
+        ));
         assert!(!data.join("control.sock").exists());
     }
 

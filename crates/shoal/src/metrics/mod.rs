@@ -63,7 +63,7 @@ pub fn gather(servers: &[PathBuf]) -> Exposition {
 /// Asks a process, on a thread of its own: a process that is stopped does not answer.
 fn ask(kind: &'static str, home: PathBuf, shown: &Path) -> Target {
     let (tell, answer) = mpsc::channel();
-    let asking = move || match control::ask::<Statistics>(&home, &Request::Stats) {
+    let asking = move || match control::request::<Statistics>(&home, &Request::Stats) {
         // The scrape may have gone on.
         Ok(statistics) => drop(tell.send(statistics)),
         Err(error) => tracing::debug!(home = %home.display(), %error, "it tells no figures"),

@@ -1,6 +1,6 @@
 //! `shoal import brick`.
 
-use super::super::local::{self, Consent};
+use super::super::local::{self, Confirmation};
 use crate::flush::make_durable;
 use crate::import::{Bricks, Counts, Destination, Listener, Mode, Summary, import};
 use crate::{find, show};
@@ -49,7 +49,7 @@ pub struct Brick {
     #[arg(long, requires = "moves", conflicts_with = "dry_run")]
     no_copy: bool,
     #[command(flatten)]
-    consent: Consent,
+    confirmation: Confirmation,
 }
 
 impl Brick {
@@ -68,7 +68,7 @@ impl Brick {
         if mode.frees() {
             let places: Vec<String> = self.bricks.iter().map(|brick| brick.display().to_string()).collect();
             let what = "Files are removed from the old bricks, which GlusterFS cannot serve any more then:";
-            self.consent.obtain(asking, &format!("{what} {}.", places.join(", ")))?;
+            self.confirmation.require(asking, &format!("{what} {}.", places.join(", ")))?;
         }
         let mut shown = Shown::new("not imported");
         let device = target.metadata().with_context(|| target.display().to_string())?.dev();

@@ -8,8 +8,8 @@ use super::files::Kind;
 use super::state::{News, What};
 use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, ProfileReport, ProfileStep, TopReport};
 use crate::clock::since_1970;
-use crate::cmd::ask::strange;
-use crate::cmd::local::{Local, the_answer};
+use crate::cmd::local::{Local, expect_answer};
+use crate::cmd::request::unexpected_answer;
 use crate::control::{self, Request, Statistics};
 use crate::limits::{TOP_CLUSTER_EVERY, TOP_FILES_MAX, TOP_NEWS_MAX};
 use crate::profile::TopOf;
@@ -31,14 +31,14 @@ pub enum Source {
 
 /// What is asked about, and how often that has changed.
 #[derive(Default)]
-struct Subject {
+struct Target {
     volume: Option<String>,
     turn: u64,
 }
 
 #[derive(Default)]
 struct Shared {
-    subject: Mutex<Subject>,
+    target: Mutex<Target>,
     changed: Condvar,
 }
 
@@ -49,7 +49,7 @@ pub struct Feed {
 }
 
 /// What a thread works with.
-struct Asker {
+struct Poller {
     shared: Arc<Shared>,
     news: SyncSender<News>,
     began: Instant,
@@ -63,21 +63,21 @@ impl Feed {
     /// Begins to ask.
     pub fn start(source: Source, volume: Option<String>, interval: Duration) -> std::io::Result<Feed> {
         let shared = Arc::new(Shared::default());
-        shared.subject.lock().volume = volume;
+        shared.target.lock().volume = volume;
         let (send, news) = sync_channel(TOP_NEWS_MAX);
         let began = Instant::now();
-        let asker = || Asker { shared: shared.clone(), news: send.clone(), began, interval };
+        let poller = || Poller { shared: shared.clone(), news: send.clone(), began, interval };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         match source {
             Source::Cluster(local) => {
-                let (one, other) = (asker(), asker());
+                let (one, other) = (poller(), poller());
                 let same = local.clone();
-                thread("top-profile").spawn(move || one.ask_for_profiles(&local))?;
-                thread("top-files").spawn(move || other.ask_for_files(&same))?;
+                thread("top-profile").spawn(move || one.poll_profiles(&local))?;
+                thread("top-files").spawn(move || other.poll_files(&same))?;
             }
             Source::Mounts(homes) => {
-                let one = asker();
-                thread("top-mounts").spawn(move || one.ask_mounts(homes))?;
+                let one = poller();
+                thread("top-mounts").spawn(move || one.poll_mounts(homes))?;
             }
         }
         Ok(Feed { shared, news })
@@ -85,40 +85,40 @@ impl Feed {
 
     /// Asks about this volume from now on.
     pub fn watch(&self, volume: String) {
-        let mut subject = self.shared.subject.lock();
-        subject.volume = Some(volume);
-        subject.turn += 1;
+        let mut target = self.shared.target.lock();
+        target.volume = Some(volume);
+        target.turn += 1;
         self.shared.changed.notify_all();
     }
 }
 
-impl Asker {
-    fn tell(&self, volume: Option<&String>, what: What) -> Result<(), Gone> {
+impl Poller {
+    fn publish(&self, volume: Option<&String>, what: What) -> Result<(), Gone> {
         let at_unix_s = since_1970().as_secs();
         let at_ms = self.began.elapsed().as_millis() as u64;
         self.news.send(News { volume: volume.cloned(), at_ms, at_unix_s, what }).map_err(|_| Gone)
     }
 
-    fn subject(&self) -> (Option<String>, u64) {
-        let subject = self.shared.subject.lock();
-        (subject.volume.clone(), subject.turn)
+    fn target(&self) -> (Option<String>, u64) {
+        let target = self.shared.target.lock();
+        (target.volume.clone(), target.turn)
     }
 
     /// Waits until a question that began then is due again, or another volume is chosen.
     fn rest(&self, began: Instant, turn: u64) {
-        let mut subject = self.shared.subject.lock();
+        let mut target = self.shared.target.lock();
         let due = began + self.interval;
-        while subject.turn == turn && Instant::now() < due {
-            self.shared.changed.wait_until(&mut subject, due);
+        while target.turn == turn && Instant::now() < due {
+            self.shared.changed.wait_until(&mut target, due);
         }
     }
 
-    fn ask_for_profiles(&self, local: &Local) {
+    fn poll_profiles(&self, local: &Local) {
         loop {
-            let (began, (volume, turn)) = (Instant::now(), self.subject());
+            let (began, (volume, turn)) = (Instant::now(), self.target());
             if let Some(name) = &volume {
                 let report = profile(local, name).map(Box::new).map_err(in_words);
-                if self.tell(Some(name), What::Profile(report)).is_err() {
+                if self.publish(Some(name), What::Profile(report)).is_err() {
                     return;
                 }
             }
@@ -127,24 +127,24 @@ impl Asker {
     }
 
     /// Also asks for the state of the nodes, in between.
-    fn ask_for_files(&self, local: &Local) {
+    fn poll_files(&self, local: &Local) {
         let mut cluster_asked: Option<Instant> = None;
         loop {
-            let (began, (volume, turn)) = (Instant::now(), self.subject());
+            let (began, (volume, turn)) = (Instant::now(), self.target());
             if cluster_asked.is_none_or(|asked| asked.elapsed() >= TOP_CLUSTER_EVERY) {
                 cluster_asked = Some(began);
                 let report = cluster(local).map(Box::new).map_err(in_words);
-                if self.tell(None, What::Cluster(report)).is_err() {
+                if self.publish(None, What::Cluster(report)).is_err() {
                     return;
                 }
             }
             for kind in Kind::ALL {
                 let Some(name) = &volume else { break };
-                if self.subject().1 != turn {
+                if self.target().1 != turn {
                     break;
                 }
                 let report = top(local, name, kind).map_err(in_words);
-                if self.tell(Some(name), What::Top(kind, report)).is_err() {
+                if self.publish(Some(name), What::Top(kind, report)).is_err() {
                     return;
                 }
             }
@@ -152,17 +152,17 @@ impl Asker {
         }
     }
 
-    fn ask_mounts(&self, homes: Vec<PathBuf>) {
+    fn poll_mounts(&self, homes: Vec<PathBuf>) {
         let mut clocks = BTreeMap::new();
         loop {
             let began = Instant::now();
             let answers: Result<Vec<(Counters, Option<Counters>)>, String> = match homes.len() {
                 // The one mount that there is has ended: that is said instead of an empty table.
-                1 => self.ask_mount(&homes[0], &mut clocks).map(|one| vec![one]),
+                1 => self.query_mount(&homes[0], &mut clocks).map(|one| vec![one]),
                 _ => Ok(homes
                     .iter()
                     .map(|home| {
-                        self.ask_mount(home, &mut clocks).unwrap_or_else(|why| {
+                        self.query_mount(home, &mut clocks).unwrap_or_else(|why| {
                             let name = home.display().to_string();
                             (Counters { key: name.clone(), name: plain(&name), counted: Err(why) }, None)
                         })
@@ -173,7 +173,7 @@ impl Asker {
                 let (mounts, bricks): (Vec<Counters>, Vec<Option<Counters>>) = all.into_iter().unzip();
                 (mounts, bricks.into_iter().flatten().collect())
             });
-            if self.tell(None, What::Mounts(told)).is_err() {
+            if self.publish(None, What::Mounts(told)).is_err() {
                 return;
             }
             self.rest(began, 0);
@@ -181,13 +181,13 @@ impl Asker {
     }
 
     /// What a mount of this machine has counted, and the brick inside its process, if there is one.
-    fn ask_mount(
+    fn query_mount(
         &self,
         home: &Path,
         clocks: &mut BTreeMap<PathBuf, Clock>,
     ) -> Result<(Counters, Option<Counters>), String> {
         let statistics: Statistics =
-            control::ask(home, &Request::Stats).map_err(|error| in_words(error.into()))?;
+            control::request(home, &Request::Stats).map_err(|error| in_words(error.into()))?;
         let clock = clocks.entry(home.to_owned()).or_insert_with(|| Clock::new(statistics.uptime_s));
         let lived_ms = clock.lived_ms(statistics.uptime_s);
         let number = |name: &str| {
@@ -244,18 +244,18 @@ fn in_words(error: anyhow::Error) -> String {
 
 fn profile(local: &Local, name: &str) -> anyhow::Result<ProfileReport> {
     let request = AdminRequest::Profile { name: name.to_owned(), step: ProfileStep::Peek };
-    Ok(the_answer!(local.ask_quietly(request)?, AdminAnswer::Profile(report) => report))
+    Ok(expect_answer!(local.request_quietly(request)?, AdminAnswer::Profile(report) => report))
 }
 
 fn top(local: &Local, name: &str, kind: Kind) -> anyhow::Result<TopReport> {
     let of = TopOf { operation: kind.name().to_owned(), by_bytes: false, count_max: TOP_FILES_MAX };
     let request = AdminRequest::Top { name: name.to_owned(), of };
-    Ok(the_answer!(local.ask_quietly(request)?, AdminAnswer::Top(report) => report))
+    Ok(expect_answer!(local.request_quietly(request)?, AdminAnswer::Top(report) => report))
 }
 
 fn cluster(local: &Local) -> anyhow::Result<ClusterReport> {
-    match local.ask_quietly(AdminRequest::ClusterStatus)? {
+    match local.request_quietly(AdminRequest::ClusterStatus)? {
         AdminAnswer::Cluster(report) => Ok(report),
-        other => Err(strange(&other)),
+        other => Err(unexpected_answer(&other)),
     }
 }

@@ -4,7 +4,7 @@ use super::layers::value_in;
 use crate::admin::{AdminAnswer, AdminRequest, PeerReport};
 use crate::cluster_source::{ClusterSource, looks_like_one};
 use crate::cmd::cluster_mount::ServeMount;
-use crate::cmd::local::{Local, the_answer};
+use crate::cmd::local::{Local, expect_answer};
 use crate::cmd::serve::Serve;
 use crate::cmd::umount::Umount;
 use crate::cmd::volume::volumes;
@@ -99,8 +99,8 @@ impl Source {
 
 /// The nodes of this node's cluster.
 fn nodes(local: &Local) -> anyhow::Result<Vec<PeerReport>> {
-    let answer = local.ask(AdminRequest::ClusterStatus)?;
-    Ok(the_answer!(answer, AdminAnswer::Cluster(report) => report).nodes)
+    let answer = local.request(AdminRequest::ClusterStatus)?;
+    Ok(expect_answer!(answer, AdminAnswer::Cluster(report) => report).nodes)
 }
 
 /// Whether a volume is one of this node's own cluster: another one may have a volume of that name.

@@ -4,7 +4,7 @@ use super::grammar::{self, Profiling, or_usage};
 use super::run::{Outcome, volumes};
 use crate::admin::render;
 use crate::admin::{AdminAnswer, AdminRequest, ProfileReport, ProfileStep};
-use crate::cmd::local::{Local, Output, the_answer};
+use crate::cmd::local::{Local, Output, expect_answer};
 use std::process::ExitCode;
 
 pub(super) fn profile(local: &Local, name: String, words: &[String], output: Output) -> Outcome {
@@ -30,7 +30,7 @@ pub(super) fn profile(local: &Local, name: String, words: &[String], output: Out
 
 fn ask(local: &Local, name: &str, step: ProfileStep) -> anyhow::Result<ProfileReport> {
     let request = AdminRequest::Profile { name: name.to_owned(), step };
-    Ok(the_answer!(local.ask(request)?, AdminAnswer::Profile(report) => report))
+    Ok(expect_answer!(local.request(request)?, AdminAnswer::Profile(report) => report))
 }
 
 pub(super) fn top(local: &Local, name: String, words: &[String], output: Output) -> Outcome {
@@ -40,7 +40,7 @@ pub(super) fn top(local: &Local, name: String, words: &[String], output: Output)
         Some(of) => AdminRequest::Top { name, of },
         None => AdminRequest::ClearTop { name },
     };
-    let report = the_answer!(local.ask(request)?, AdminAnswer::Top(report) => report);
+    let report = expect_answer!(local.request(request)?, AdminAnswer::Top(report) => report);
     output.print(&report, |report| match clears {
         true => format!("volume top: {}: success\n{}", report.name, render::top(report)),
         false => render::top(report),

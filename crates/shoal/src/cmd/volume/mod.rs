@@ -8,7 +8,7 @@ mod tiering;
 
 pub(super) use run::{change_settings, create, volumes};
 
-use super::local::{Consent, Local, Output};
+use super::local::{Confirmation, Local, Output};
 use clap::{Args, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
@@ -154,14 +154,14 @@ enum Command {
         #[arg(value_parser = ["force"], hide = true)]
         force: Option<String>,
         #[command(flatten)]
-        consent: Consent,
+        confirmation: Confirmation,
     },
     /// Deletes a volume that is stopped, and everything in it
     Delete {
         /// The volume's name
         name: String,
         #[command(flatten)]
-        consent: Consent,
+        confirmation: Confirmation,
     },
     /// Shows volumes as they are configured
     Info {
@@ -245,7 +245,7 @@ enum Command {
         #[command(flatten)]
         words: Words,
         #[command(flatten)]
-        consent: Consent,
+        confirmation: Confirmation,
         #[command(flatten)]
         output: Output,
     },
@@ -272,7 +272,7 @@ enum Command {
         #[command(flatten)]
         words: Words,
         #[command(flatten)]
-        consent: Consent,
+        confirmation: Confirmation,
         #[command(flatten)]
         output: Output,
     },

@@ -8,8 +8,8 @@ use crate::admin::{
     AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, TierStep,
     VolumeReport, VolumeState, VolumeStatus, render,
 };
-use crate::cmd::ask::strange;
-use crate::cmd::local::{Consent, Local, Mode, Output, the_answer};
+use crate::cmd::local::{Confirmation, Local, Mode, Output, expect_answer};
+use crate::cmd::request::unexpected_answer;
 use crate::limits::DIGEST_ATTEMPTS;
 use anyhow::{Context, bail};
 use std::process::ExitCode;
@@ -31,12 +31,12 @@ impl Volume {
             Command::Start { name, .. } => {
                 done(local, "start", name, |name| AdminRequest::StartVolume { name })
             }
-            Command::Stop { name, consent, .. } => {
-                consent.obtain(mode, &format!("What has volume {name} mounted will stop working."))?;
+            Command::Stop { name, confirmation, .. } => {
+                confirmation.require(mode, &format!("What has volume {name} mounted will stop working."))?;
                 done(local, "stop", name, |name| AdminRequest::StopVolume { name })
             }
-            Command::Delete { name, consent } => {
-                consent.obtain(
+            Command::Delete { name, confirmation } => {
+                confirmation.require(
                     mode,
                     &format!("Deleting volume {name} deletes everything in it, also on its bricks."),
                 )?;
@@ -69,15 +69,15 @@ impl Volume {
                 let (bricks, force) = or_usage(grammar::bricks(&words.words));
                 done(local, "add-brick", name, |name| AdminRequest::AddBricks { name, bricks, force })
             }
-            Command::RemoveBrick { name, words, consent, output } => {
-                remove(local, mode, name, &words.words, consent, output)
+            Command::RemoveBrick { name, words, confirmation, output } => {
+                remove(local, mode, name, &words.words, confirmation, output)
             }
             Command::ReplaceBrick { name, words } => replace(local, name, &words.words),
             Command::Heal { name, what, more, output } => {
                 heal(local, name, what.as_deref(), more.as_deref(), output)
             }
-            Command::Tier { name, words, consent, output } => {
-                tier(local, mode, name, &words.words, consent, output)
+            Command::Tier { name, words, confirmation, output } => {
+                tier(local, mode, name, &words.words, confirmation, output)
             }
             Command::Convert { name, words, output } => convert(local, name, &words.words, output),
             Command::Rebalance { name, what, force: _, output } => rebalance(local, name, &what, output),
@@ -128,11 +128,13 @@ pub(in crate::cmd) fn create(local: &Local, name: String, words: &[String]) -> O
 }
 
 pub(in crate::cmd) fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeReport>> {
-    Ok(the_answer!(local.ask(AdminRequest::Volumes { name })?, AdminAnswer::Volumes { volumes } => volumes))
+    Ok(
+        expect_answer!(local.request(AdminRequest::Volumes { name })?, AdminAnswer::Volumes { volumes } => volumes),
+    )
 }
 
 fn statuses(local: &Local, request: AdminRequest) -> anyhow::Result<Vec<VolumeStatus>> {
-    Ok(the_answer!(local.ask(request)?, AdminAnswer::Statuses { volumes } => volumes))
+    Ok(expect_answer!(local.request(request)?, AdminAnswer::Statuses { volumes } => volumes))
 }
 
 fn status(
@@ -149,17 +151,19 @@ fn status(
         }
         Some(StatusOf::Detail) => {
             let request = AdminRequest::VolumeDetail { name };
-            let volumes = the_answer!(local.ask(request)?, AdminAnswer::Details { volumes } => volumes);
+            let volumes =
+                expect_answer!(local.request(request)?, AdminAnswer::Details { volumes } => volumes);
             output.print(&volumes, |volumes| render::details(volumes))?;
         }
         Some(StatusOf::Clients) => {
             let request = AdminRequest::Sessions { name };
-            let volumes = the_answer!(local.ask(request)?, AdminAnswer::Sessions { volumes } => volumes);
+            let volumes =
+                expect_answer!(local.request(request)?, AdminAnswer::Sessions { volumes } => volumes);
             output.print(&volumes, |volumes| render::sessions(volumes))?;
         }
         Some(StatusOf::Tasks) => {
             let request = AdminRequest::Tasks { name };
-            let volumes = the_answer!(local.ask(request)?, AdminAnswer::Tasks { volumes } => volumes);
+            let volumes = expect_answer!(local.request(request)?, AdminAnswer::Tasks { volumes } => volumes);
             output.print(&volumes, |volumes| render::tasks(volumes))?;
         }
     }
@@ -263,8 +267,7 @@ fn settings(said: Vec<(String, String)>) -> anyhow::Result<Vec<(String, String)>
 }
 
 fn scrub(local: &Local, name: String, step: ScrubStep, output: Output) -> Outcome {
-    let report =
-        the_answer!(local.ask(AdminRequest::Scrub { name, step })?, AdminAnswer::Scrub(report) => report);
+    let report = expect_answer!(local.request(AdminRequest::Scrub { name, step })?, AdminAnswer::Scrub(report) => report);
     output.print(&report, render::scrubbing)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -273,7 +276,7 @@ fn clear_locks(local: &Local, name: String, path: String, words: &[String], outp
     let grammar::Clearing { kind, of_programs, range } = or_usage(grammar::clearing(words));
     let report = if of_programs {
         let request = AdminRequest::ClearLocks { name, path, kind, range };
-        the_answer!(local.ask(request)?, AdminAnswer::Cleared(report) => report)
+        expect_answer!(local.request(request)?, AdminAnswer::Cleared(report) => report)
     } else {
         eprintln!("note: inode and entry locks are GlusterFS's own; programs' locks are `posix`");
         ClearedReport { name, path, ..ClearedReport::default() }
@@ -310,13 +313,13 @@ fn remove(
     mode: Mode,
     name: String,
     words: &[String],
-    consent: Consent,
+    confirmation: Confirmation,
     output: Output,
 ) -> Outcome {
     let (bricks, step) = or_usage(grammar::removal(words));
     match step {
         RemoveStep::Force => {
-            consent.obtain(mode, "What is on these bricks will be given up; other copies are used.")?;
+            confirmation.require(mode, "What is on these bricks will be given up; other copies are used.")?;
         }
         RemoveStep::Commit => {
             // Before the administrator is asked to consent to what cannot be done.
@@ -325,11 +328,11 @@ fn remove(
                 bricks: bricks.clone(),
                 step: RemoveStep::Check,
             })?;
-            consent.obtain(mode, "These bricks will not be part of the volume any more.")?;
+            confirmation.require(mode, "These bricks will not be part of the volume any more.")?;
         }
         RemoveStep::Start | RemoveStep::Status | RemoveStep::Stop | RemoveStep::Check => {}
     }
-    match local.ask(AdminRequest::RemoveBricks { name: name.clone(), bricks, step })? {
+    match local.request(AdminRequest::RemoveBricks { name: name.clone(), bricks, step })? {
         AdminAnswer::Removal { bricks } => output.print(&bricks, |bricks| render::removal(bricks))?,
         AdminAnswer::Done => match step {
             RemoveStep::Start => println!(
@@ -337,7 +340,7 @@ fn remove(
             ),
             step => println!("volume remove-brick {}: {name}: success", format!("{step:?}").to_lowercase()),
         },
-        other => return Err(strange(&other)),
+        other => return Err(unexpected_answer(&other)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -347,7 +350,7 @@ fn tier(
     mode: Mode,
     name: String,
     words: &[String],
-    consent: Consent,
+    confirmation: Confirmation,
     output: Output,
 ) -> Outcome {
     let step = match or_usage(tiering(words)) {
@@ -355,9 +358,9 @@ fn tier(
         Tiering::Step(step) => step,
     };
     if step == TierStep::DetachCommit {
-        consent.obtain(mode, "The bricks of the hot tier will not be part of the volume any more.")?;
+        confirmation.require(mode, "The bricks of the hot tier will not be part of the volume any more.")?;
     }
-    match local.ask(AdminRequest::Tier { name: name.clone(), step })? {
+    match local.request(AdminRequest::Tier { name: name.clone(), step })? {
         AdminAnswer::Tiers(report) => output.print(&report, render::tiers)?,
         AdminAnswer::TierPlan(report) => output.print(&report, render::tier_plan)?,
         AdminAnswer::Done if step == TierStep::DetachStart => println!(
@@ -365,7 +368,7 @@ fn tier(
              tier is empty"
         ),
         AdminAnswer::Done => println!("volume tier {}: {name}: success", words.join(" ")),
-        other => return Err(strange(&other)),
+        other => return Err(unexpected_answer(&other)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -404,7 +407,7 @@ fn heal(local: &Local, name: String, what: Option<&str>, more: Option<&str>, out
         what => AdminRequest::Heal { name, full: what.is_some() },
     };
     let began = matches!(request, AdminRequest::Heal { .. });
-    let report = the_answer!(local.ask(request)?, AdminAnswer::Heal(report) => report);
+    let report = expect_answer!(local.request(request)?, AdminAnswer::Heal(report) => report);
     output.print(&report, |report| match began {
         true => format!(
             "volume heal: {}: success: `{}` shows how it stands\n",
@@ -429,7 +432,7 @@ fn is_healed(report: &HealReport) -> bool {
 fn convert(local: &Local, name: String, words: &[String], output: Output) -> Outcome {
     if words == ["status"] {
         let request = AdminRequest::Conversion { name };
-        let report = the_answer!(local.ask(request)?, AdminAnswer::Conversion(report) => report);
+        let report = expect_answer!(local.request(request)?, AdminAnswer::Conversion(report) => report);
         output.print(&report, render::conversion)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -448,10 +451,10 @@ fn rebalance(local: &Local, name: String, what: &str, output: Output) -> Outcome
         "stop" => RebalanceStep::Stop,
         _ => RebalanceStep::Status,
     };
-    match local.ask(AdminRequest::Rebalance { name: name.clone(), step })? {
+    match local.request(AdminRequest::Rebalance { name: name.clone(), step })? {
         AdminAnswer::Rebalance(report) => output.print(&report, render::rebalance)?,
         AdminAnswer::Done => println!("volume rebalance {what}: {name}: success"),
-        other => return Err(strange(&other)),
+        other => return Err(unexpected_answer(&other)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,20 +1,24 @@
-//! Asking the server of this machine.
+//! Requests to the server of this machine.
 
 use crate::admin::{AdminAnswer, AdminRequest};
-use crate::control::{ControlError, Conversation, Request};
+use crate::control::{ControlError, ReplyStream, Request};
 use crate::server::node_dir;
 use crate::show;
 use anyhow::{anyhow, bail};
 use std::path::Path;
 
-/// Asks the server of a data directory. Notes go to standard error, the answer comes back.
-pub fn ask(data: &Path, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
-    ask_and_note(data, request, |note| eprintln!("note: {}", show::runnable(note)))
+/// Sends a request to the server of a data directory. Notes go to standard error, the answer comes back.
+pub fn request(data: &Path, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+    request_with_notes(data, request, |note| eprintln!("note: {}", show::runnable(note)))
 }
 
-/// As [`ask`], with notes as `noted` shows them.
-pub fn ask_and_note(data: &Path, request: AdminRequest, noted: impl Fn(&str)) -> anyhow::Result<AdminAnswer> {
-    let mut answers = Conversation::begin(data, &Request::Admin { request }).map_err(explain)?;
+/// As [`request`], with notes as `noted` shows them.
+pub fn request_with_notes(
+    data: &Path,
+    request: AdminRequest,
+    noted: impl Fn(&str),
+) -> anyhow::Result<AdminAnswer> {
+    let mut answers = ReplyStream::begin(data, &Request::Admin { request }).map_err(explain)?;
     loop {
         match answers.next().transpose().map_err(explain)? {
             Some(AdminAnswer::Note { text }) => noted(&text),
@@ -24,16 +28,16 @@ pub fn ask_and_note(data: &Path, request: AdminRequest, noted: impl Fn(&str)) ->
     }
 }
 
-/// As [`ask`], for requests that are answered with [`AdminAnswer::Done`].
+/// As [`request`], for requests that are answered with [`AdminAnswer::Done`].
 pub fn act(data: &Path, request: AdminRequest) -> anyhow::Result<()> {
-    match ask(data, request)? {
+    match self::request(data, request)? {
         AdminAnswer::Done => Ok(()),
-        other => Err(strange(&other)),
+        other => Err(unexpected_answer(&other)),
     }
 }
 
 /// An answer to some other question.
-pub fn strange(answer: &AdminAnswer) -> anyhow::Error {
+pub fn unexpected_answer(answer: &AdminAnswer) -> anyhow::Error {
     anyhow!("unexpected answer of the server ({answer:?}): is it another version of shoal?")
 }
 
