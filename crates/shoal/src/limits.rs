@@ -323,7 +323,7 @@ pub const WEB_FIRST_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a server that stops waits for questions of its pages that are open.
 pub const WEB_STOP_PATIENCE: Duration = Duration::from_secs(4);
 /// Questions of pages that are open at a time. One that waits for an election must not hold up all others.
-pub const WEB_ASKERS: usize = 4;
+pub const WEB_QUERY_THREADS: usize = 4;
 /// Volumes whose activity is watched for pages at a time.
 pub const WEB_VOLUMES_WATCHED_MAX: usize = 4;
 /// The time that charts show.

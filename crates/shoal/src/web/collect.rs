@@ -1,10 +1,10 @@
-//! Asks what the pages have to be told, in threads of its own: with a node down an answer takes some seconds.
+//! Sends the queries of the pages, in threads of its own: with a node down an answer takes some seconds.
 //!
-//! **Bounds.** [`WEB_ASKERS`] queries are open at a time. The threads sleep while no page is open.
+//! **Bounds.** [`WEB_QUERY_THREADS`] queries are open at a time. The threads sleep while no page is open.
 
-use super::board::{Board, Known, StatusQuery};
+use super::query_cache::{LatestAnswers, QueryCache, StatusQuery};
 use crate::admin::{Admin, AdminAnswer};
-use crate::limits::{WEB_ASKERS, WEB_FIRST_PATIENCE, WEB_FRESH_FOR, WEB_STOP_PATIENCE};
+use crate::limits::{WEB_FIRST_PATIENCE, WEB_FRESH_FOR, WEB_QUERY_THREADS, WEB_STOP_PATIENCE};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    board: Board,
+    cache: QueryCache,
     stops: bool,
     running: usize,
 }
@@ -36,11 +36,11 @@ impl Collector {
         let shared =
             Shared { admin, began: Instant::now(), state: Mutex::default(), changed: Condvar::new() };
         let collector = Collector { shared: Arc::new(shared) };
-        for _ in 0..WEB_ASKERS {
+        for _ in 0..WEB_QUERY_THREADS {
             let shared = collector.shared.clone();
             collector.shared.state.lock().running += 1;
             let asking = move || {
-                shared.ask();
+                shared.run_queries();
                 shared.state.lock().running -= 1;
                 shared.changed.notify_all();
             };
@@ -54,25 +54,25 @@ impl Collector {
 
     /// What is known of some queries, which are asked from now on for some time. What `needed` asks is
     /// waited for, in bounded time, if it was not answered lately; the rest may come later.
-    pub fn look(&self, needed: &[StatusQuery], wanted: &[StatusQuery]) -> Known {
+    pub fn look(&self, needed: &[StatusQuery], wanted: &[StatusQuery]) -> LatestAnswers {
         let shared = &self.shared;
         let due = Instant::now() + WEB_FIRST_PATIENCE;
         let mut state = shared.state.lock();
         let now_ms = shared.now_ms();
         for query in needed.iter().chain(wanted) {
-            state.board.want(query, now_ms);
+            state.cache.want(query, now_ms);
         }
         shared.changed.notify_all();
         let since_ms = now_ms.saturating_sub(WEB_FRESH_FOR.as_millis() as u64);
-        while !state.stops && !needed.iter().all(|one| state.board.is_settled(one, since_ms)) {
+        while !state.stops && !needed.iter().all(|one| state.cache.is_settled(one, since_ms)) {
             if shared.changed.wait_until(&mut state, due).timed_out() {
                 break;
             }
         }
-        state.board.known().clone()
+        state.cache.known().clone()
     }
 
-    /// The time of the board's clock, in milliseconds.
+    /// The time of the cache's clock, in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.shared.now_ms()
     }
@@ -101,12 +101,12 @@ impl Shared {
         self.began.elapsed().as_millis() as u64 + 1
     }
 
-    fn ask(&self) {
+    fn run_queries(&self) {
         let mut state = self.state.lock();
         while !state.stops {
             let now_ms = self.now_ms();
-            let Some(query) = state.board.next(now_ms) else {
-                match state.board.due_ms(now_ms) {
+            let Some(query) = state.cache.next(now_ms) else {
+                match state.cache.due_ms(now_ms) {
                     Some(due_ms) => {
                         let rest = Duration::from_millis(due_ms.saturating_sub(now_ms).max(1));
                         self.changed.wait_for(&mut state, rest);
@@ -115,7 +115,7 @@ impl Shared {
                 }
                 continue;
             };
-            let request = state.board.request(&query);
+            let request = state.cache.request(&query);
             drop(state);
             let mut answer = None;
             let outcome = self.admin.execute(request, &mut |one| {
@@ -126,7 +126,7 @@ impl Shared {
             });
             let outcome = outcome.and_then(|()| answer.ok_or_else(|| "there was no answer".to_owned()));
             state = self.state.lock();
-            state.board.answered(&query, outcome, self.now_ms());
+            state.cache.answered(&query, outcome, self.now_ms());
             self.changed.notify_all();
         }
     }

@@ -1,12 +1,12 @@
 //! The web page of a node: how the cluster does and what it is doing, for a browser.
 //!
 //! **Model.** Every node serves the same pages. A [collector](collect) asks the server of this node what
-//! administrators can ask, as `shoal top` does, and only while a page is open. What it has learned lies on a
-//! [board], with a bounded [history] for charts. The [pages] are made from that, in memory.
+//! administrators can ask, as `shoal top` does, and only while a page is open. A [query cache](query_cache)
+//! keeps the answers, with a bounded [history] for charts. The [pages] are made from that, in memory.
 //!
 //! ```text
-//!  browser ──> door (TLS) ──> site ──> access ──> collector ──> board ──> pages ──> HTML, SVG charts
-//!                                                   └──> Admin ──> the other nodes
+//!  browser ──> listener (TLS) ──> site ──> access ──> collector ──> query cache ──> pages ──> HTML, SVG
+//!                                                       └──> Admin ──> the other nodes
 //! ```
 //!
 //! **Promises.** Nothing can be changed here. Pages fetch nothing from elsewhere, and a policy in their
@@ -16,21 +16,21 @@
 //! **Bounds.** Connections, queries, history, rows of a page: see [`limits`](crate::limits).
 
 mod access;
-mod board;
 mod chart;
 mod collect;
-mod door;
 #[cfg(test)]
 mod fixture;
 mod history;
 mod html;
+mod listener;
 mod pages;
+mod query_cache;
 mod site;
 #[cfg(test)]
 mod tests;
 
 pub use access::Gate;
-pub use door::{bind, names};
+pub use listener::{bind, names};
 
 use crate::admin::Admin;
 use anyhow::Context;
@@ -74,7 +74,7 @@ impl Web {
         let serve = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    served = door::serve(listener, tls, serving) => {
+                    served = listener::serve(listener, tls, serving) => {
                         if let Err(error) = served {
                             tracing::error!(%error, "the web page is not served any more");
                         }

@@ -1,10 +1,10 @@
 //! Answers requests of browsers: which page, whether it may be seen, and with which headers.
 
 use super::access::{Gate, Verdict, Visitor, cookie, judge};
-use super::board::StatusQuery;
 use super::collect::Collector;
 use super::html::decoded;
 use super::pages::{self, Page, Query, View};
+use super::query_cache::StatusQuery;
 use crate::admin::Admin;
 use crate::clock::since_1970;
 use crate::limits::{WEB_FORM_BYTES_MAX, WEB_PAGES_MAX};

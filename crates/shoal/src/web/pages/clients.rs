@@ -63,13 +63,13 @@ fn tiles(mounts: &[(&str, &SessionReport)]) -> Html {
     let sum = |of: fn(&SessionReport) -> u64| mounts.iter().map(|(_, session)| of(session)).sum::<u64>();
     let mut page = Html::default();
     let waiting = sum(|session| session.locks_waiting);
-    let mood = if waiting == 0 { Mood::Neutral } else { Mood::Warning };
+    let severity = if waiting == 0 { Severity::Neutral } else { Severity::Warning };
     let waits = format!("{} wait", grouped(waiting));
     put!(&mut page; "<div class=\"tiles\">",
-        [tile("Mounts", grouped(mounts.len() as u64), "have a session", Mood::Neutral)],
-        [tile("Cached", grouped(sum(|session| session.watched)), "directories and linked files", Mood::Neutral)],
-        [tile("Held alone", grouped(sum(|session| session.exclusive)), "may be changed without asking", Mood::Neutral)],
-        [tile("Locks", grouped(sum(|session| session.locks)), waits, mood)],
+        [tile("Mounts", grouped(mounts.len() as u64), "have a session", Severity::Neutral)],
+        [tile("Cached", grouped(sum(|session| session.watched)), "directories and linked files", Severity::Neutral)],
+        [tile("Held alone", grouped(sum(|session| session.exclusive)), "may be changed without asking", Severity::Neutral)],
+        [tile("Locks", grouped(sum(|session| session.locks)), waits, severity)],
         "</div>");
     page
 }
@@ -85,12 +85,14 @@ fn row(volume: &str, session: &SessionReport) -> [Html; 10] {
         put!(&mut mountpoint; " <small>process ", (pid), "</small>");
     }
     let heard = match session.silent_s {
-        silent if silent >= SILENT_S => badge(Mood::Warning, format_args!("{} ago", show::seconds(silent))),
+        silent if silent >= SILENT_S => {
+            badge(Severity::Warning, format_args!("{} ago", show::seconds(silent)))
+        }
         silent => cell(format_args!("{} ago", show::seconds(silent))),
     };
     let waiting = match session.locks_waiting {
         0 => cell(0),
-        some => badge(Mood::Warning, grouped(some)),
+        some => badge(Severity::Warning, grouped(some)),
     };
     [
         client,
@@ -112,8 +114,8 @@ fn credentials(view: &View<'_>) -> Html {
     let mut table = Table::new(&["Client", "Credentials", "Issued"]);
     for client in shown {
         let state = match client.revoked {
-            true => badge(Mood::Bad, "revoked"),
-            false => badge(Mood::Good, "valid"),
+            true => badge(Severity::Bad, "revoked"),
+            false => badge(Severity::Good, "valid"),
         };
         table.row(&[cell(&client.name), state, known(client.issued.map(show::date))]);
     }

@@ -42,22 +42,27 @@ fn list(view: &View<'_>, events: &[&Event]) -> Html {
         let at_s = event.at_ms / 1000;
         let ago = view.now_unix_s.saturating_sub(at_s);
         put!(&mut when; "<time title=\"", (show::date(at_s)), "\">", (show::seconds(ago)), " ago</time>");
-        table.row(&[when, badge(mood(event.kind), event.kind.name()), cell(&event.node), cell(&event.text)]);
+        table.row(&[
+            when,
+            badge(severity(event.kind), event.kind.name()),
+            cell(&event.node),
+            cell(&event.text),
+        ]);
     }
     table.or("Nothing has happened that any node remembers.")
 }
 
-fn mood(kind: EventKind) -> Mood {
+fn severity(kind: EventKind) -> Severity {
     match kind {
-        EventKind::NodeDown | EventKind::BrickOffline | EventKind::BrickFull => Mood::Bad,
+        EventKind::NodeDown | EventKind::BrickOffline | EventKind::BrickFull => Severity::Bad,
         EventKind::SessionEnded | EventKind::HealBegun | EventKind::ClockOff | EventKind::Refused => {
-            Mood::Warning
+            Severity::Warning
         }
         EventKind::NodeUp
         | EventKind::HealDone
         | EventKind::BrickOnline
         | EventKind::BrickRoom
-        | EventKind::ClockRight => Mood::Good,
-        EventKind::ServerStarted | EventKind::LeaderChanged => Mood::Neutral,
+        | EventKind::ClockRight => Severity::Good,
+        EventKind::ServerStarted | EventKind::LeaderChanged => Severity::Neutral,
     }
 }

@@ -16,12 +16,12 @@ mod volumes;
 
 pub use enter::enter;
 
-use super::board::{Known, StatusQuery};
 use super::html::{Html, decoded, put};
+use super::query_cache::{LatestAnswers, StatusQuery};
 use crate::admin::{VolumeState, VolumeStatus};
 use crate::limits::WEB_REFRESH_S;
 use crate::show;
-use parts::Mood;
+use parts::Severity;
 
 /// A page that can be asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,9 +45,9 @@ pub struct Query {
 
 /// What a page is made from.
 pub struct View<'a> {
-    pub known: &'a Known,
+    pub known: &'a LatestAnswers,
     pub query: &'a Query,
-    /// The time of the board's clock, in milliseconds.
+    /// The time of the cache's clock, in milliseconds.
     pub now_ms: u64,
     pub now_unix_s: u64,
 }
@@ -92,7 +92,7 @@ impl Page {
     }
 
     /// Whether the page is of a volume that there is not.
-    pub fn is_missing(&self, known: &Known) -> bool {
+    pub fn is_missing(&self, known: &LatestAnswers) -> bool {
         match (self, &known.volumes) {
             (Page::Volume(name), Some(volumes)) => !volumes.iter().any(|volume| volume.name == *name),
             _ => false,
@@ -192,7 +192,7 @@ fn place(view: &View<'_>) -> Html {
 }
 
 /// Questions of a page that have no new answer.
-fn troubles(page: &Page, known: &Known) -> Html {
+fn troubles(page: &Page, known: &LatestAnswers) -> Html {
     let (mut needed, wanted) = page.queries();
     needed.extend(wanted);
     if let Page::Volume(name) = page {
@@ -216,11 +216,11 @@ fn troubles(page: &Page, known: &Known) -> Html {
 }
 
 /// The state of a volume, and how good that is.
-fn state(state: VolumeState) -> (Mood, &'static str) {
+fn state(state: VolumeState) -> (Severity, &'static str) {
     match state {
-        VolumeState::Started => (Mood::Good, "started"),
-        VolumeState::Stopped => (Mood::Neutral, "stopped"),
-        VolumeState::Created => (Mood::Neutral, "created"),
+        VolumeState::Started => (Severity::Good, "started"),
+        VolumeState::Stopped => (Severity::Neutral, "stopped"),
+        VolumeState::Created => (Severity::Neutral, "created"),
     }
 }
 

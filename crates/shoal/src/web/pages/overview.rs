@@ -74,7 +74,7 @@ pub fn with_code(text: &str) -> Html {
 }
 
 fn tiles(view: &View<'_>, cluster: &ClusterReport, statuses: &[VolumeStatus]) -> Html {
-    let mood = |some: usize, all: usize| if some == all { Mood::Good } else { Mood::Warning };
+    let severity = |some: usize, all: usize| if some == all { Severity::Good } else { Severity::Warning };
     let connected = cluster.nodes.iter().filter(|node| node.connected).count();
     let started = cluster.volumes.iter().filter(|volume| volume.state == VolumeState::Started).count();
     let bricks: Vec<&BrickStatus> = statuses.iter().flat_map(|status| &status.bricks).collect();
@@ -84,25 +84,25 @@ fn tiles(view: &View<'_>, cluster: &ClusterReport, statuses: &[VolumeStatus]) ->
     let answers = if connected == nodes { "all answer" } else { "the others do not answer" };
     let volumes = cluster.volumes.len();
     put!(&mut page; "<div class=\"tiles\">",
-        [tile("Nodes", format_args!("{connected} of {nodes}"), answers, mood(connected, nodes))],
-        [tile("Volumes", volumes, format_args!("{started} started"), Mood::Neutral)],
-        [tile("Bricks", format_args!("{online} of {}", bricks.len()), "are served", mood(online, bricks.len()))]);
+        [tile("Nodes", format_args!("{connected} of {nodes}"), answers, severity(connected, nodes))],
+        [tile("Volumes", volumes, format_args!("{started} started"), Severity::Neutral)],
+        [tile("Bricks", format_args!("{online} of {}", bricks.len()), "are served", severity(online, bricks.len()))]);
     let (total, free) = disks(&bricks);
     let note = format!("of {} on the bricks' disks", show::bytes(total));
     if total > 0 {
-        put!(&mut page; [tile("Free", show::bytes(free), note, Mood::Neutral)]);
+        put!(&mut page; [tile("Free", show::bytes(free), note, Severity::Neutral)]);
     }
     if let Some(sessions) = &view.known.sessions {
         let mounts: usize = sessions.iter().map(|volume| volume.sessions.len()).sum();
-        put!(&mut page; [tile("Mounts", grouped(mounts as u64), "of all volumes", Mood::Neutral)]);
+        put!(&mut page; [tile("Mounts", grouped(mounts as u64), "of all volumes", Severity::Neutral)]);
     }
     let lacking: u64 = cluster.volumes.iter().filter_map(|volume| volume.degraded).sum();
-    let (note, mood) = match lacking {
-        0 => ("no block lacks a copy", Mood::Good),
-        _ => ("blocks lack copies", Mood::Warning),
+    let (note, severity) = match lacking {
+        0 => ("no block lacks a copy", Severity::Good),
+        _ => ("blocks lack copies", Severity::Warning),
     };
     if volumes > 0 {
-        put!(&mut page; [tile("To heal", grouped(lacking), note, mood)]);
+        put!(&mut page; [tile("To heal", grouped(lacking), note, severity)]);
     }
     put!(&mut page; "</div>");
     page
@@ -138,14 +138,14 @@ fn nodes(cluster: &ClusterReport, statuses: &[VolumeStatus]) -> Html {
     for node in &cluster.nodes {
         let PeerReport { name, address, version, uptime_s, connected, .. } = node;
         let state = match connected {
-            true => badge(Mood::Good, "connected"),
-            false => badge(Mood::Bad, "does not answer"),
+            true => badge(Severity::Good, "connected"),
+            false => badge(Severity::Bad, "does not answer"),
         };
         let role = cluster.map.iter().find(|replica| replica.node == *name);
         let role = match role {
-            Some(replica) if replica.role == "leader" => badge(Mood::Neutral, "leader"),
+            Some(replica) if replica.role == "leader" => badge(Severity::Neutral, "leader"),
             Some(replica) if replica.online => cell(&replica.role),
-            Some(_) => badge(Mood::Warning, "replica is down"),
+            Some(_) => badge(Severity::Warning, "replica is down"),
             None => cell(UNKNOWN),
         };
         let its_bricks = match bricks.get(name.as_str()) {

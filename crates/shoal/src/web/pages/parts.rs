@@ -25,28 +25,28 @@ pub fn known(value: Option<impl Display>) -> Html {
 
 /// How good something is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mood {
+pub enum Severity {
     Good,
     Warning,
     Bad,
     Neutral,
 }
 
-impl Mood {
+impl Severity {
     fn class(self) -> &'static str {
         match self {
-            Mood::Good => "good",
-            Mood::Warning => "warn",
-            Mood::Bad => "bad",
-            Mood::Neutral => "calm",
+            Severity::Good => "good",
+            Severity::Warning => "warn",
+            Severity::Bad => "bad",
+            Severity::Neutral => "calm",
         }
     }
 }
 
 /// A word with a coloured dot.
-pub fn badge(mood: Mood, text: impl Display) -> Html {
+pub fn badge(severity: Severity, text: impl Display) -> Html {
     let mut badge = Html::default();
-    put!(&mut badge; "<span class=\"badge ", (mood.class()), "\">", (text), "</span>");
+    put!(&mut badge; "<span class=\"badge ", (severity.class()), "\">", (text), "</span>");
     badge
 }
 
@@ -59,8 +59,8 @@ pub fn link(page: &'static str, segment: &str, text: impl Display) -> Html {
 
 /// `3 of 3`, and how good that is.
 pub fn of(some: u64, all: u64) -> Html {
-    let mood = if some == all { Mood::Good } else { Mood::Warning };
-    badge(mood, format_args!("{some} of {all}"))
+    let severity = if some == all { Severity::Good } else { Severity::Warning };
+    badge(severity, format_args!("{some} of {all}"))
 }
 
 /// `1 brick`, `2 bricks`.
@@ -89,9 +89,9 @@ pub fn room(total_bytes: Option<u64>, free_bytes: Option<u64>) -> Html {
     };
     let used = total.saturating_sub(free) as f64 / total as f64;
     let kind = match used * 100.0 {
-        full if full >= BRICK_FULL_PERCENT as f64 => Mood::Bad,
-        filling if filling >= BRICK_ROOM_PERCENT as f64 => Mood::Warning,
-        _ => Mood::Neutral,
+        full if full >= BRICK_FULL_PERCENT as f64 => Severity::Bad,
+        filling if filling >= BRICK_ROOM_PERCENT as f64 => Severity::Warning,
+        _ => Severity::Neutral,
     };
     let mut page = Html::default();
     let text = format!("{} of {} free", crate::show::bytes(free), crate::show::bytes(total));
@@ -152,9 +152,9 @@ pub fn section(title: impl Display, note: impl Display, content: &Html) -> Html 
 }
 
 /// A figure with what it means.
-pub fn tile(title: &'static str, figure: impl Display, note: impl Display, mood: Mood) -> Html {
+pub fn tile(title: &'static str, figure: impl Display, note: impl Display, severity: Severity) -> Html {
     let mut page = Html::default();
-    put!(&mut page; "<div class=\"tile ", (mood.class()), "\"><h3>", (title), "</h3><p class=\"figure\">", (figure),
+    put!(&mut page; "<div class=\"tile ", (severity.class()), "\"><h3>", (title), "</h3><p class=\"figure\">", (figure),
         "</p><p class=\"note\">", (note), "</p></div>");
     page
 }

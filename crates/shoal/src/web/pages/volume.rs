@@ -37,9 +37,9 @@ pub fn volume(view: &View<'_>, name: &str) -> Html {
 
 /// Name, state and kind, and what is wrong with this volume.
 fn head(view: &View<'_>, report: &VolumeReport) -> Html {
-    let (mood, word) = state(report.state);
+    let (severity, word) = state(report.state);
     let mut page = Html::default();
-    put!(&mut page; "<div class=\"head\"><h1>", (&report.name), "</h1><p>", [badge(mood, word)], " <span>", (volumes::kind(report)),
+    put!(&mut page; "<div class=\"head\"><h1>", (&report.name), "</h1><p>", [badge(severity, word)], " <span>", (volumes::kind(report)),
         "</span> <span>created ", (show::date(report.created)), "</span></p><p class=\"note\">");
     let survives = |nodes: u32| count(nodes as usize, "node");
     put!(&mut page; "Goes on with ", (survives(report.data_nodes_may_be_down)), " with bricks and ",
@@ -171,7 +171,7 @@ fn mounts(view: &View<'_>, name: &str, history: Option<&History>) -> Html {
         let [operations, read, written, mean, p99] = figures(Some(row));
         let busiest = row.rates.as_ref().and_then(|rates| rates.busiest.as_ref());
         let busiest = match (&row.trouble, busiest) {
-            (Some(why), _) => badge(Mood::Warning, why),
+            (Some(why), _) => badge(Severity::Warning, why),
             (None, Some((operation, percent))) => cell(format_args!("{operation} {percent}%")),
             (None, None) => cell(UNKNOWN),
         };
@@ -207,9 +207,9 @@ fn replicas(status: Option<&VolumeStatus>) -> Html {
     let mut table = Table::new(&["Node", "Role", ">Term", ">Applied", ">Behind"]);
     for replica in status.iter().flat_map(|status| &status.replicas) {
         let role = match (replica.online, replica.role.as_str()) {
-            (true, "leader") => badge(Mood::Good, "leader"),
-            (true, role) => badge(Mood::Neutral, role),
-            (false, why) => badge(Mood::Bad, why),
+            (true, "leader") => badge(Severity::Good, "leader"),
+            (true, role) => badge(Severity::Neutral, role),
+            (false, why) => badge(Severity::Bad, why),
         };
         let applied = known(replica.applied.map(grouped));
         table.row(&[

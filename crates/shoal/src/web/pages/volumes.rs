@@ -45,14 +45,14 @@ pub fn table(view: &View<'_>, all: &[VolumeHealth], rows_max: usize) -> (Table, 
         Table::new(&["Volume", "State", "Kind", "Bricks", "Metadata", "Leader", ">To heal", "Least room"]);
     let statuses = view.known.statuses.as_ref();
     for volume in rows {
-        let (mood, word) = state(volume.state);
+        let (severity, word) = state(volume.state);
         let status = statuses.and_then(|all| all.iter().find(|status| status.name == volume.name));
         let report = view.known.volumes.as_ref();
         let report = report.and_then(|all| all.iter().find(|report| report.name == volume.name));
         let led = match status.and_then(leader) {
             Some(node) => cell(node),
             None if volume.has_leader => cell("yes"),
-            None if mood == Mood::Good => badge(Mood::Bad, "none"),
+            None if severity == Severity::Good => badge(Severity::Bad, "none"),
             None => cell(UNKNOWN),
         };
         let fullest = status.and_then(|status| {
@@ -64,7 +64,7 @@ pub fn table(view: &View<'_>, all: &[VolumeHealth], rows_max: usize) -> (Table, 
         });
         table.row(&[
             link("/volume/", &volume.name, &volume.name),
-            badge(mood, word),
+            badge(severity, word),
             known(report.map(kind)),
             of(volume.bricks_online.into(), volume.bricks.into()),
             of(volume.replicas_online.into(), volume.replicas.into()),
@@ -79,7 +79,7 @@ pub fn table(view: &View<'_>, all: &[VolumeHealth], rows_max: usize) -> (Table, 
 pub fn to_heal(volume: &VolumeHealth) -> Html {
     match volume.degraded {
         Some(0) => cell(0),
-        Some(lacking) => badge(Mood::Warning, grouped(lacking)),
+        Some(lacking) => badge(Severity::Warning, grouped(lacking)),
         None => cell(UNKNOWN),
     }
 }
@@ -95,10 +95,10 @@ pub fn kind(volume: &VolumeReport) -> String {
 
 pub fn brick_state(brick: &BrickStatus) -> Html {
     match (&brick.trouble, brick.online, brick.draining) {
-        (Some(why), ..) => badge(Mood::Bad, why),
-        (None, false, _) => badge(Mood::Bad, "offline"),
-        (None, true, true) => badge(Mood::Warning, "being removed"),
-        (None, true, false) => badge(Mood::Good, "online"),
+        (Some(why), ..) => badge(Severity::Bad, why),
+        (None, false, _) => badge(Severity::Bad, "offline"),
+        (None, true, true) => badge(Severity::Warning, "being removed"),
+        (None, true, false) => badge(Severity::Good, "online"),
     }
 }
 
@@ -114,9 +114,9 @@ pub fn tasks(view: &View<'_>, name: &str) -> Html {
             TaskKind::ReplaceBrick => "Replace brick",
         };
         let state = match task.state {
-            TaskState::InProgress => badge(Mood::Warning, "in progress"),
-            TaskState::Completed => badge(Mood::Good, "completed"),
-            TaskState::Stopped => badge(Mood::Neutral, "stopped"),
+            TaskState::InProgress => badge(Severity::Warning, "in progress"),
+            TaskState::Completed => badge(Severity::Good, "completed"),
+            TaskState::Stopped => badge(Severity::Neutral, "stopped"),
         };
         put!(&mut page; "<div class=\"task\"><p><b>", (title));
         if let Some(brick) = &task.brick {

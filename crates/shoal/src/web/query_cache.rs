@@ -1,4 +1,4 @@
-//! What the pages have to be told, when to ask for it, and what was answered. Pure: a clock's time in.
+//! The queries of the pages: when each is due, and its latest answer. Pure: a clock's time in.
 //!
 //! **Model.** A page *wants* the answers to some queries. A query that was wanted lately is asked again
 //! and again, each in its own interval. One that is not wanted any more is not asked, so that a node works
@@ -53,7 +53,7 @@ impl StatusQuery {
 
 /// What was answered last to each query. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct LatestAnswers {
     pub cluster: Option<Arc<ClusterReport>>,
     pub statuses: Option<Arc<Vec<VolumeStatus>>>,
     pub volumes: Option<Arc<Vec<VolumeReport>>>,
@@ -69,7 +69,7 @@ pub struct Known {
     pub heal_peaks: BTreeMap<String, u64>,
     /// Why a query has no new answer.
     pub troubles: BTreeMap<StatusQuery, String>,
-    /// When each query was answered last, in milliseconds by the board's clock.
+    /// When each query was answered last, in milliseconds by the cache's clock.
     pub answered_ms: BTreeMap<StatusQuery, u64>,
 }
 
@@ -81,14 +81,14 @@ struct Entry {
     is_open: bool,
 }
 
-/// All queries.
+/// All queries and their latest answers.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct QueryCache {
     entries: BTreeMap<StatusQuery, Entry>,
-    known: Known,
+    known: LatestAnswers,
 }
 
-impl Board {
+impl QueryCache {
     /// A page wants an answer.
     pub fn want(&mut self, query: &StatusQuery, now_ms: u64) {
         if !self.entries.contains_key(query) && matches!(query, StatusQuery::Profile(_)) {
@@ -232,7 +232,7 @@ impl Board {
     }
 
     /// What is known by now.
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &LatestAnswers {
         &self.known
     }
 
@@ -268,47 +268,47 @@ mod tests {
 
     #[test]
     fn question_is_asked_in_its_interval_while_it_is_wanted_and_not_afterwards() {
-        let mut board = Board::default();
-        assert_eq!((board.next(0), board.due_ms(0)), (None, None), "no page is open");
-        board.want(&StatusQuery::Cluster, 1000);
-        assert_eq!(board.next(1000), Some(StatusQuery::Cluster));
-        assert_eq!(board.next(9000), None, "it is open already");
-        board.answered(&StatusQuery::Cluster, Ok(AdminAnswer::Cluster(fixture::cluster(3, 1))), 1200);
+        let mut cache = QueryCache::default();
+        assert_eq!((cache.next(0), cache.due_ms(0)), (None, None), "no page is open");
+        cache.want(&StatusQuery::Cluster, 1000);
+        assert_eq!(cache.next(1000), Some(StatusQuery::Cluster));
+        assert_eq!(cache.next(9000), None, "it is open already");
+        cache.answered(&StatusQuery::Cluster, Ok(AdminAnswer::Cluster(fixture::cluster(3, 1))), 1200);
         assert!(
-            board.is_settled(&StatusQuery::Cluster, 1200) && !board.is_settled(&StatusQuery::Cluster, 1201)
+            cache.is_settled(&StatusQuery::Cluster, 1200) && !cache.is_settled(&StatusQuery::Cluster, 1201)
         );
-        assert_eq!((board.next(1200), board.due_ms(1200)), (None, Some(1000 + EVERY_MS)));
-        assert_eq!(board.next(1000 + EVERY_MS), Some(StatusQuery::Cluster));
-        board.answered(&StatusQuery::Cluster, Err("no".into()), 2 * EVERY_MS);
-        assert!(board.known().cluster.is_some(), "what was known is kept");
-        assert_eq!(board.known().troubles[&StatusQuery::Cluster], "no");
+        assert_eq!((cache.next(1200), cache.due_ms(1200)), (None, Some(1000 + EVERY_MS)));
+        assert_eq!(cache.next(1000 + EVERY_MS), Some(StatusQuery::Cluster));
+        cache.answered(&StatusQuery::Cluster, Err("no".into()), 2 * EVERY_MS);
+        assert!(cache.known().cluster.is_some(), "what was known is kept");
+        assert_eq!(cache.known().troubles[&StatusQuery::Cluster], "no");
         let late_ms = 1000 + WANTED_FOR_MS + 1;
-        assert_eq!((board.next(late_ms), board.due_ms(late_ms)), (None, None), "the page was closed");
-        board.want(&StatusQuery::Events, late_ms);
-        assert_eq!(board.next(late_ms), Some(StatusQuery::Events), "a page that is closed delays no other");
+        assert_eq!((cache.next(late_ms), cache.due_ms(late_ms)), (None, None), "the page was closed");
+        cache.want(&StatusQuery::Events, late_ms);
+        assert_eq!(cache.next(late_ms), Some(StatusQuery::Events), "a page that is closed delays no other");
     }
 
     #[test]
     fn few_volumes_are_profiled_at_a_time_and_the_one_wanted_longest_ago_makes_room() {
-        let mut board = Board::default();
+        let mut cache = QueryCache::default();
         let profile = |n: usize| StatusQuery::Profile(format!("v{n}"));
         for n in 0..=WEB_VOLUMES_WATCHED_MAX {
-            board.want(&profile(n), n as u64);
-            assert_eq!(board.next(n as u64), Some(profile(n)));
+            cache.want(&profile(n), n as u64);
+            assert_eq!(cache.next(n as u64), Some(profile(n)));
         }
         let report = fixture::profile("v", 1, 1);
         for n in 0..=WEB_VOLUMES_WATCHED_MAX {
-            board.answered(&profile(n), Ok(AdminAnswer::Profile(report.clone())), 100);
+            cache.answered(&profile(n), Ok(AdminAnswer::Profile(report.clone())), 100);
         }
-        let kept: Vec<_> = board.known().histories.keys().cloned().collect();
+        let kept: Vec<_> = cache.known().histories.keys().cloned().collect();
         assert_eq!((kept.len(), kept.contains(&"v0".to_owned())), (WEB_VOLUMES_WATCHED_MAX, false));
     }
 
     #[test]
     fn events_are_asked_for_once_and_kept_up_to_a_limit() {
-        let mut board = Board::default();
-        board.want(&StatusQuery::Events, 0);
-        assert_eq!(board.request(&StatusQuery::Events), AdminRequest::Events { seen: Vec::new() });
+        let mut cache = QueryCache::default();
+        cache.want(&StatusQuery::Events, 0);
+        assert_eq!(cache.request(&StatusQuery::Events), AdminRequest::Events { seen: Vec::new() });
         let event = |number: u64| Event {
             at_ms: number,
             node: "n1".into(),
@@ -321,23 +321,23 @@ mod tests {
         let surplus = 10;
         let events = (1..=WEB_EVENTS_KEPT_MAX as u64 + surplus).map(event).collect();
         let report = EventsReport { events, silent: vec!["n2".into()] };
-        board.answered(&StatusQuery::Events, Ok(AdminAnswer::Events(report)), 10);
-        let kept = board.known().events.clone().expect("events");
+        cache.answered(&StatusQuery::Events, Ok(AdminAnswer::Events(report)), 10);
+        let kept = cache.known().events.clone().expect("events");
         assert_eq!((kept.len(), kept[0].number), (WEB_EVENTS_KEPT_MAX, surplus + 1));
         let last = WEB_EVENTS_KEPT_MAX as u64 + surplus;
         let seen = vec![SeenEvent { node: "n1".into(), run: 5, number: last }];
-        assert_eq!(board.request(&StatusQuery::Events), AdminRequest::Events { seen });
+        assert_eq!(cache.request(&StatusQuery::Events), AdminRequest::Events { seen });
     }
 
     #[test]
     fn progress_of_healing_is_measured_from_the_most_that_was_lacking() {
-        let mut board = Board::default();
-        board.want(&StatusQuery::Cluster, 0);
+        let mut cache = QueryCache::default();
+        cache.want(&StatusQuery::Cluster, 0);
         let mut peak = |lacking| {
             let mut report = fixture::cluster(3, 1);
             report.volumes[0].degraded = lacking;
-            board.answered(&StatusQuery::Cluster, Ok(AdminAnswer::Cluster(report)), 0);
-            board.known().heal_peaks.values().next().copied()
+            cache.answered(&StatusQuery::Cluster, Ok(AdminAnswer::Cluster(report)), 0);
+            cache.known().heal_peaks.values().next().copied()
         };
         let peaks = [Some(70), Some(100), Some(40), None, Some(0), Some(5)].map(&mut peak);
         assert_eq!(peaks, [Some(70), Some(100), Some(100), Some(100), None, Some(5)]);

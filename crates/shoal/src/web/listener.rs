@@ -1,4 +1,4 @@
-//! Where browsers come in: a socket, TLS if the page is for other machines, and HTTP.
+//! Accepts the connections of browsers: a socket, TLS if the page is for other machines, and HTTP.
 //!
 //! **Bounds.** Connections are bounded in number. One that shakes hands slowly, or on which nothing moves, is
 //! closed; meanwhile it disturbs no other.
@@ -64,8 +64,11 @@ pub async fn serve(listener: TcpListener, tls: Option<WebTls>, site: Arc<Site>) 
     let (send, ready) = mpsc::channel(READY_MAX);
     let accepting = tokio::spawn(accept(listener, tls, send));
     let routes = Router::new().fallback(site::answer).with_state(site);
-    let served =
-        axum::serve(Door { address, ready }, routes.into_make_service_with_connect_info::<Visitor>()).await;
+    let served = axum::serve(
+        ReadyConnections { address, ready },
+        routes.into_make_service_with_connect_info::<Visitor>(),
+    )
+    .await;
     accepting.abort();
     served
 }
@@ -103,12 +106,12 @@ async fn accept(listener: tokio::net::TcpListener, tls: Option<WebTls>, ready: m
 type Arrived = (Stream, Visitor);
 
 /// Hands out connections that have shaken hands.
-struct Door {
+struct ReadyConnections {
     address: SocketAddr,
     ready: mpsc::Receiver<Arrived>,
 }
 
-impl axum::serve::Listener for Door {
+impl axum::serve::Listener for ReadyConnections {
     type Io = Stream;
     type Addr = Visitor;
 
@@ -125,8 +128,8 @@ impl axum::serve::Listener for Door {
     }
 }
 
-impl Connected<IncomingStream<'_, Door>> for Visitor {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Visitor {
+impl Connected<IncomingStream<'_, ReadyConnections>> for Visitor {
+    fn connect_info(stream: IncomingStream<'_, ReadyConnections>) -> Visitor {
         stream.remote_addr().clone()
     }
 }
