@@ -44,7 +44,7 @@ const ROTTEN_BYTES: usize = 4;
 
 /// The faults of a brick.
 #[derive(Clone, Copy, Default)]
-struct Trouble {
+struct BrickFaults {
     away: bool,
     full: bool,
     slow: bool,
@@ -58,7 +58,7 @@ pub struct SimBrick {
     brick: Arc<Brick>,
     dir: PathBuf,
     room_bytes: u64,
-    trouble: Mutex<Trouble>,
+    faults: Mutex<BrickFaults>,
 }
 
 impl SimBrick {
@@ -69,19 +69,19 @@ impl SimBrick {
             world: OneThread(world.clone()),
             brick: Brick::open(dir).expect("a new brick can be opened"),
             dir: dir.to_owned(),
-            trouble: Mutex::default(),
+            faults: Mutex::default(),
         }
     }
 
     fn pass(&self) -> Result<(), BlockError> {
         let world = &self.world.0;
-        let slow = self.trouble.lock().slow;
+        let slow = self.faults.lock().slow;
         let most = if slow { VERY_SLOW_US_MAX } else { SLOW_US_MAX };
         let micros = world.below(if slow || world.once_in(SLOW_ONE_OF) { most } else { REQUEST_US_MAX });
         sleep(Duration::from_micros(micros));
-        match *self.trouble.lock() {
-            Trouble { closed: true, .. } => Err(BlockError::Unreachable("the brick was removed".into())),
-            Trouble { away: true, .. } => Err(BlockError::Unreachable("the brick is away".into())),
+        match *self.faults.lock() {
+            BrickFaults { closed: true, .. } => Err(BlockError::Unreachable("the brick was removed".into())),
+            BrickFaults { away: true, .. } => Err(BlockError::Unreachable("the brick is away".into())),
             _ => Ok(()),
         }
     }
@@ -110,7 +110,7 @@ impl BlockService for SimBrick {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         self.pass()?;
         let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
-        if self.trouble.lock().full || self.used_bytes()? + bytes > self.room_bytes {
+        if self.faults.lock().full || self.used_bytes()? + bytes > self.room_bytes {
             return Err(BlockError::Full);
         }
         self.brick.put(id, parts)?;
@@ -232,7 +232,7 @@ impl BrickSet {
         }
         let to_clients_ns = now + self.world.0.below(OLD_MAP_NS_MAX);
         for (id, brick) in &self.bricks {
-            brick.trouble.lock().closed = map.bricks.get(id).is_some_and(|it| it.state == BrickState::Gone);
+            brick.faults.lock().closed = map.bricks.get(id).is_some_and(|it| it.state == BrickState::Gone);
             brick.brick.seal(!takes_blocks(&map, *id));
         }
         self.maps.lock().push(Published { map: Arc::new(map), to_servers_ns: now, to_clients_ns });
@@ -305,17 +305,17 @@ impl BrickSet {
 
     /// Sets whether it answers.
     pub fn set_away(&self, number: u16, away: bool) {
-        self.brick(number).trouble.lock().away = away;
+        self.brick(number).faults.lock().away = away;
     }
 
     /// Sets whether it is full.
     pub fn set_full(&self, number: u16, full: bool) {
-        self.brick(number).trouble.lock().full = full;
+        self.brick(number).faults.lock().full = full;
     }
 
     /// Sets whether every request takes long.
     pub fn set_slow(&self, number: u16, slow: bool) {
-        self.brick(number).trouble.lock().slow = slow;
+        self.brick(number).faults.lock().slow = slow;
     }
 
     /// Damages or loses one in `one_of` of the blocks that a brick holds. Returns how many.

@@ -62,12 +62,12 @@ struct Dir {
     pending: Vec<BTreeMap<String, usize>>,
     /// Handles from before a crash are invalid.
     generation: u64,
-    trouble: Trouble,
+    fault: DiskFault,
 }
 
 /// The fault of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Trouble {
+pub enum DiskFault {
     /// No fault.
     #[default]
     None,
@@ -142,9 +142,9 @@ impl Disks {
     }
 
     /// Sets the fault of the disk whose directories lie below this one.
-    pub fn set_trouble(&self, below: &Path, trouble: Trouble) {
+    pub fn set_fault(&self, below: &Path, fault: DiskFault) {
         for (_, dir) in self.dirs.lock().iter().filter(|(path, _)| path.starts_with(below)) {
-            dir.lock().trouble = trouble;
+            dir.lock().fault = fault;
         }
     }
 
@@ -154,7 +154,7 @@ impl Disks {
         for (_, dir) in dirs.iter().filter(|(path, _)| path.starts_with(below)) {
             let mut dir = dir.lock();
             dir.generation += 1;
-            dir.trouble = Trouble::None;
+            dir.fault = DiskFault::None;
             let kept = world.below(dir.pending.len() as u64 + 1) as usize;
             let last = dir.pending.drain(..).take(kept).next_back();
             if let Some(names) = last {
@@ -250,11 +250,11 @@ impl Disk for SimDisk {
 /// Lets the time of a flush pass; it may fail.
 fn pass_time(dir: &Shared) -> io::Result<()> {
     let Some(world) = WORLD.with_borrow(Clone::clone) else { return Ok(()) };
-    let slow = dir.lock().trouble == Trouble::Slow || world.once_in(SLOW_SYNC_ONE_OF);
+    let slow = dir.lock().fault == DiskFault::Slow || world.once_in(SLOW_SYNC_ONE_OF);
     let micros = world.below(if slow { SLOW_SYNC_US_MAX } else { SYNC_US_MAX });
     shoal_runtime::thread::sleep(Duration::from_micros(micros));
-    match dir.lock().trouble {
-        Trouble::FailsToSync => Err(io::Error::from_raw_os_error(libc::EIO)),
+    match dir.lock().fault {
+        DiskFault::FailsToSync => Err(io::Error::from_raw_os_error(libc::EIO)),
         _ => Ok(()),
     }
 }
@@ -269,8 +269,8 @@ impl SimFile {
     }
 
     fn needs_room(&self) -> io::Result<()> {
-        match self.dir.lock().trouble {
-            Trouble::Full => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+        match self.dir.lock().fault {
+            DiskFault::Full => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::admin;
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
-use crate::disk::Trouble;
+use crate::disk::DiskFault;
 use crate::network::Conditions;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
@@ -70,7 +70,7 @@ pub enum FaultKind {
     SetClock(Machine, u64),
     /// The disk of a node's log fails to flush, is full, or is slow. If it fails, the node is started again
     /// at the end.
-    Disk(Machine, Trouble),
+    Disk(Machine, DiskFault),
     /// A brick cannot be reached.
     BrickAway(u16),
     /// A brick is full.
@@ -165,7 +165,7 @@ fn resolved(cluster: &Rc<Cluster>, kind: &FaultKind) -> FaultKind {
         FaultKind::Flush(node) => FaultKind::Flush(who(node)),
         FaultKind::Replace(node) => FaultKind::Replace(who(node)),
         FaultKind::SetClock(machine, seconds) => FaultKind::SetClock(who(machine), seconds),
-        FaultKind::Disk(node, trouble) => FaultKind::Disk(who(node), trouble),
+        FaultKind::Disk(node, fault) => FaultKind::Disk(who(node), fault),
         other => other,
     }
 }
@@ -223,7 +223,7 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long:
         FaultKind::SetClock(machine, seconds) => {
             cluster.world.set_wall_clock(*machine, Duration::from_secs(*seconds));
         }
-        FaultKind::Disk(node, trouble) => cluster.disks.set_trouble(&cluster.home(*node), *trouble),
+        FaultKind::Disk(node, fault) => cluster.disks.set_fault(&cluster.home(*node), *fault),
         FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, true),
         FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, true),
         FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, true),
@@ -257,9 +257,9 @@ fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind) {
             cluster.network.set(|conditions| _ = conditions.slow.remove(&(*from, *to)))
         }
         FaultKind::KillClient(client) => programs.revive(*client),
-        FaultKind::Disk(node, trouble) => {
-            cluster.disks.set_trouble(&cluster.home(*node), Trouble::None);
-            if *trouble != Trouble::Slow {
+        FaultKind::Disk(node, fault) => {
+            cluster.disks.set_fault(&cluster.home(*node), DiskFault::None);
+            if *fault != DiskFault::Slow {
                 cluster.crash(*node);
                 cluster.start_again(*node);
             }

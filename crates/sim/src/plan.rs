@@ -8,7 +8,7 @@
 //! ([`Focus`]), and no faults but a slow network.
 
 use crate::cluster::{FIRST_CLIENT, NODES, Settings};
-use crate::disk::Trouble;
+use crate::disk::DiskFault;
 use crate::faults::{FOLLOWER, Fault, FaultKind, LEADER};
 use crate::focus::Focus;
 use crate::layout::{self, Layout};
@@ -167,7 +167,7 @@ impl Plan {
     /// Whether nodes or bricks log errors because of a fault.
     pub fn has_complaints(&self) -> bool {
         let fails =
-            |kind: &FaultKind| matches!(kind, FaultKind::Disk(_, Trouble::FailsToSync | Trouble::Full));
+            |kind: &FaultKind| matches!(kind, FaultKind::Disk(_, DiskFault::FailsToSync | DiskFault::Full));
         self.has_damage() || self.faults.iter().any(|fault| fails(&fault.kind))
     }
 }
@@ -247,7 +247,7 @@ impl Draw {
                 7 => FaultKind::Transfer,
                 8 => FaultKind::Flush(node),
                 9 => self.set_clock(),
-                10 => FaultKind::Disk(node, Trouble::Slow),
+                10 => FaultKind::Disk(node, DiskFault::Slow),
                 11 => FaultKind::BrickSlow(self.brick()),
                 12 => FaultKind::BrickFull(1),
                 _ => FaultKind::BrickAway(self.brick()),
@@ -381,7 +381,7 @@ impl Draw {
                 let (long, after, dead) = (ms(300..4_000), ms(0..2_000), ms(1..15_000));
                 let first = match ms(0..4) {
                     0 => FaultKind::BrickSlow(self.brick()),
-                    1 => FaultKind::Disk(LEADER, Trouble::Slow),
+                    1 => FaultKind::Disk(LEADER, DiskFault::Slow),
                     2 => FaultKind::CutOff(client),
                     _ => FaultKind::Crash(LEADER),
                 };
@@ -420,10 +420,10 @@ impl Draw {
             }
             // A disk fails, and the node with it.
             8 => {
-                let trouble = if ms(0..2) == 0 { Trouble::FailsToSync } else { Trouble::Full };
+                let fault = if ms(0..2) == 0 { DiskFault::FailsToSync } else { DiskFault::Full };
                 let who = [LEADER, FOLLOWER, node][ms(0..3) as usize];
                 let long = ms(1..3_000);
-                vec![self.fault(long, FaultKind::Disk(who, trouble))]
+                vec![self.fault(long, FaultKind::Disk(who, fault))]
             }
             // Copies on one brick are damaged while another brick is away.
             9 => {

@@ -53,14 +53,14 @@ thread_local! {
 
 /// Records on this thread until the guard is dropped.
 pub fn start(world: &Rc<Scheduler>, print: bool, level: Level) -> tracing::subscriber::DefaultGuard {
-    hear_panics();
+    install_panic_hook();
     let (last, told) = (VecDeque::new(), Recorded::default());
     STATE.set(Some(State { world: world.clone(), last, told, print }));
     tracing::subscriber::set_default(Recorder { level })
 }
 
 /// Panics on threads that record become lines of the trace, and are not printed.
-fn hear_panics() {
+fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
