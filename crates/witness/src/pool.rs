@@ -18,9 +18,9 @@ pub const TROUBLE: u8 = 2;
 
 /// What a worker did.
 #[derive(Debug)]
-pub enum News<M> {
+pub enum WorkerEvent<M> {
     /// A message.
-    Said(M),
+    Message(M),
     /// It is gone, or its message cannot be read.
     Gone,
 }
@@ -29,8 +29,8 @@ pub enum News<M> {
 #[derive(Debug)]
 pub struct Pool<M> {
     workers: Vec<Worker>,
-    news: mpsc::Receiver<(usize, News<M>)>,
-    tell: mpsc::Sender<(usize, News<M>)>,
+    events: mpsc::Receiver<(usize, WorkerEvent<M>)>,
+    sender: mpsc::Sender<(usize, WorkerEvent<M>)>,
 }
 
 #[derive(Debug)]
@@ -49,8 +49,8 @@ pub fn this_program(arguments: &[String]) -> anyhow::Result<Command> {
 
 impl<M: DeserializeOwned + Send + 'static> Default for Pool<M> {
     fn default() -> Self {
-        let (tell, news) = mpsc::channel();
-        Self { workers: Vec::new(), news, tell }
+        let (sender, events) = mpsc::channel();
+        Self { workers: Vec::new(), events, sender }
     }
 }
 
@@ -59,13 +59,13 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     pub fn start(&mut self, mut command: Command) -> anyhow::Result<()> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start a worker")?;
-        let said = child.stdout.take().context("a worker has no output")?;
-        let (number, tell) = (self.workers.len(), self.tell.clone());
+        let output = child.stdout.take().context("a worker has no output")?;
+        let (number, sender) = (self.workers.len(), self.sender.clone());
         std::thread::spawn(move || {
-            for line in BufReader::new(said).lines().map_while(Result::ok) {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
                 match serde_json::from_str(&line) {
                     Ok(message) => {
-                        if tell.send((number, News::Said(message))).is_err() {
+                        if sender.send((number, WorkerEvent::Message(message))).is_err() {
                             return;
                         }
                     }
@@ -73,7 +73,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                     Err(_) => break,
                 }
             }
-            let _ = tell.send((number, News::Gone));
+            let _ = sender.send((number, WorkerEvent::Gone));
         });
         let lines = child.stdin.take();
         self.workers.push(Worker { child, lines });
@@ -96,7 +96,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     }
 
     /// Sends a message to a worker; ignored if it is gone.
-    pub fn tell(&mut self, worker: usize, message: &impl Serialize) {
+    pub fn send(&mut self, worker: usize, message: &impl Serialize) {
         let Ok(mut line) = serde_json::to_vec(message) else { return };
         line.push(b'\n');
         if let Some(lines) = &mut self.workers[worker].lines {
@@ -105,13 +105,13 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     }
 
     /// The next message of any worker, until `until`.
-    pub fn news(&self, until: Instant) -> Option<(usize, News<M>)> {
+    pub fn next_event(&self, until: Instant) -> Option<(usize, WorkerEvent<M>)> {
         let wait = until.saturating_duration_since(Instant::now());
-        self.news.recv_timeout(wait).ok()
+        self.events.recv_timeout(wait).ok()
     }
 
     /// Closes the input of all workers: each ends when it is done.
-    pub fn dismiss(&mut self) {
+    pub fn close_inputs(&mut self) {
         for worker in &mut self.workers {
             worker.lines = None;
         }
@@ -162,7 +162,7 @@ pub fn say(message: &impl Serialize) -> anyhow::Result<()> {
 }
 
 /// The worker's next message; `None` when it is to end.
-pub fn told<M: for<'a> Deserialize<'a>>() -> anyhow::Result<Option<M>> {
+pub fn receive<M: for<'a> Deserialize<'a>>() -> anyhow::Result<Option<M>> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line)? {
         0 => Ok(None),

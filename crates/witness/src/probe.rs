@@ -4,7 +4,7 @@
 
 use crate::clock::now_ns;
 use crate::limits;
-use crate::pool::{self, News, Pool, TROUBLE, WRONG};
+use crate::pool::{self, Pool, TROUBLE, WRONG, WorkerEvent};
 use crate::run::prepare;
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -118,9 +118,9 @@ fn ask(what: &What, dirs: &[PathBuf], wait: Duration) -> anyhow::Result<Message>
     }
     let mut pool: Pool<Message> = Pool::default();
     pool.start(command)?;
-    let said = match pool.news(Instant::now() + wait) {
-        Some((_, News::Said(message))) => message,
-        Some((_, News::Gone)) => bail!("the process that worked died"),
+    let said = match pool.next_event(Instant::now() + wait) {
+        Some((_, WorkerEvent::Message(message))) => message,
+        Some((_, WorkerEvent::Gone)) => bail!("the process that worked died"),
         None => {
             pool.kill(0);
             return Ok(Message::Failed(format!("HUNG: nothing was heard for {} s", wait.as_secs())));

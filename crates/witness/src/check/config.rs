@@ -35,7 +35,7 @@ struct Begun {
 
 impl Begun {
     fn new(state: &State, call: &Call) -> Self {
-        let walks = model::paths(&call.op).map(|path| path.map(|(path, reach)| Walk::new(path, reach)));
+        let walks = model::paths(&call.op).map(|path| path.map(|(path, target)| Walk::new(path, target)));
         let [first, second] = walks;
         let held = slot(&call.op).and_then(|slot| state.handle(call.worker, slot));
         let first = first.or(held.map(|held| Walk::at(held.id))).unwrap_or_default();

@@ -571,8 +571,8 @@ fn act(state: &mut State, worker: u32, makes: u32, op: &Op) -> Outcome {
     };
     let mut ends = [slot.and_then(|slot| state.handle(worker, slot)).map_or(ROOT, |held| held.id), ROOT];
     for (end, way) in ends.iter_mut().zip(model::paths(op)) {
-        let Some((path, reach)) = way else { continue };
-        let mut walk = Walk::new(path, reach);
+        let Some((path, target)) = way else { continue };
+        let mut walk = Walk::new(path, target);
         walk.extend(state);
         match (walk.failures(), walk.ends()) {
             ([errno, ..], _) => return Outcome::failed(*errno),

@@ -1,6 +1,6 @@
 //! The inodes that a path may have led to, walked name by name while the tree changes.
 
-use crate::model::{Errno, Id, ROOT, Reach, State};
+use crate::model::{Errno, Id, PathTarget, ROOT, State};
 use crate::ops::{Name, Path};
 
 /// All possible results of walking a path since the call began. Later states only add to it.
@@ -23,14 +23,14 @@ fn add<T: Ord + Copy>(set: &mut Vec<T>, one: T) {
 
 impl Walk {
     /// A walk that has not begun: follow with [`extend`](Self::extend).
-    pub(super) fn new(path: &Path, reach: Reach) -> Self {
-        let names = match reach {
-            Reach::Inode => path.names().to_vec(),
-            Reach::Parent => path.split_last().map(|(_, parents)| parents.to_vec()).unwrap_or_default(),
+    pub(super) fn new(path: &Path, target: PathTarget) -> Self {
+        let names = match target {
+            PathTarget::Inode => path.names().to_vec(),
+            PathTarget::Parent => path.split_last().map(|(_, parents)| parents.to_vec()).unwrap_or_default(),
         };
         let mut reached = vec![Vec::new(); names.len() + 1];
         reached[0].push(ROOT);
-        Self { names, reached, to_dir: reach == Reach::Parent, failures: Vec::new() }
+        Self { names, reached, to_dir: target == PathTarget::Parent, failures: Vec::new() }
     }
 
     /// A walk that has ended.

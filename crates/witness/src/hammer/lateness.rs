@@ -41,14 +41,14 @@ impl Display for Lateness {
 
 /// Measures until it is stopped.
 #[derive(Debug)]
-pub struct Napper {
+pub struct LatenessSampler {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Lateness>,
 }
 
-impl Napper {
+impl LatenessSampler {
     /// Starts the measurement.
-    pub fn start() -> Napper {
+    pub fn start() -> LatenessSampler {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -60,7 +60,7 @@ impl Napper {
             }
             lateness
         });
-        Napper { stop, thread }
+        LatenessSampler { stop, thread }
     }
 
     /// Ends the measurement.
@@ -81,8 +81,8 @@ mod tests {
         lateness.add(Duration::from_millis(1));
         lateness.add(Duration::from_millis(9));
         assert_eq!(lateness.to_string(), "a thread that sleeps waits 5.0 ms for a processor, 9 ms at most");
-        let napper = Napper::start();
+        let sampler = LatenessSampler::start();
         std::thread::sleep(LATENESS_NAP * 3);
-        assert!(napper.stop().naps > 0);
+        assert!(sampler.stop().naps > 0);
     }
 }

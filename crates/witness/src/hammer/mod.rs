@@ -10,10 +10,10 @@ pub mod worker;
 
 use crate::limits;
 use crate::ops::errno_name;
-use crate::pool::{self, News, Pool, WRONG};
+use crate::pool::{self, Pool, WRONG, WorkerEvent};
 use crate::run::prepare;
 use anyhow::{Context, ensure};
-use lateness::Napper;
+use lateness::LatenessSampler;
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -85,9 +85,9 @@ pub fn hammer(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         hammer.pool.start(command)?;
     }
     let all: BTreeSet<usize> = (0..hammer.pool.len()).collect();
-    let napper = Napper::start();
+    let sampler = LatenessSampler::start();
     let hung = hammer.do_all(&all, &Task::Work { ms: seconds * 1000 }, Duration::from_secs(*seconds))?.1;
-    let lateness = napper.stop();
+    let lateness = sampler.stop();
     hammer.print(*seconds);
     println!("the machine: {lateness}");
     // Slow calls that ended before they were reported, and errors that concurrent calls do not explain.
@@ -134,20 +134,20 @@ impl Hammer {
         length: Duration,
     ) -> anyhow::Result<(Lists, BTreeSet<usize>)> {
         for worker in workers {
-            self.pool.tell(*worker, task);
+            self.pool.send(*worker, task);
         }
         let (mut busy, mut lists) = (workers.clone(), Lists::new());
         let until = Instant::now() + length + limits::HANG_GRACE;
         while !busy.is_empty() {
-            let Some((worker, news)) = self.pool.news(until) else { break };
+            let Some((worker, news)) = self.pool.next_event(until) else { break };
             match news {
-                News::Gone if busy.remove(&worker) => self.wrong.push(format!("worker {worker} died")),
-                News::Gone => (),
-                News::Said(Message::Slow { call, ms }) => {
+                WorkerEvent::Gone if busy.remove(&worker) => self.wrong.push(format!("worker {worker} died")),
+                WorkerEvent::Gone => (),
+                WorkerEvent::Message(Message::Slow { call, ms }) => {
                     self.slow.insert(worker, format!("{call:?}"));
                     self.wrong.push(format!("worker {worker}: {call:?} takes more than {ms} ms"));
                 }
-                News::Said(Message::Worked(all)) => {
+                WorkerEvent::Message(Message::Worked(all)) => {
                     busy.remove(&worker);
                     for (call, done) in all {
                         let sum = self.sums.entry(call).or_default();
@@ -158,7 +158,7 @@ impl Hammer {
                         }
                     }
                 }
-                News::Said(Message::Surveyed(list)) => {
+                WorkerEvent::Message(Message::Surveyed(list)) => {
                     busy.remove(&worker);
                     match list {
                         Ok(list) => drop(lists.insert(worker, list)),

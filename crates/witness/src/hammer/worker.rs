@@ -122,7 +122,7 @@ pub(super) fn work(arguments: Arguments) -> anyhow::Result<ExitCode> {
     std::thread::spawn(move || watch(&watched, longest_ms));
     let rng = SmallRng::seed_from_u64(seed);
     let mut hammering = Hammering { dir, rng, names, current, done: BTreeMap::new() };
-    while let Some(task) = pool::told()? {
+    while let Some(task) = pool::receive()? {
         match task {
             Task::Work { ms } => {
                 let until = now_ns() + ms * 1_000_000;

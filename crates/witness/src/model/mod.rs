@@ -35,7 +35,7 @@ pub struct Actor {
 
 /// What a path stands for in a call: the directory of its last name, or what the last name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
+pub enum PathTarget {
     /// The call acts on a name in a directory.
     Parent,
     /// The call acts on the inode that the name led to, whatever becomes of the name meanwhile.
@@ -43,17 +43,17 @@ pub enum Reach {
 }
 
 /// The paths that a call walks, in order, before it takes place.
-pub fn paths(op: &Op) -> [Option<(&crate::ops::Path, Reach)>; 2] {
+pub fn paths(op: &Op) -> [Option<(&crate::ops::Path, PathTarget)>; 2] {
     match op {
         Op::Open { path, .. }
         | Op::Mkdir { path }
         | Op::Rmdir { path }
         | Op::Unlink { path }
-        | Op::Symlink { path, .. } => [Some((path, Reach::Parent)), None],
-        Op::Rename { from, to, .. } => [Some((from, Reach::Parent)), Some((to, Reach::Parent))],
-        Op::Link { from, to } => [Some((from, Reach::Inode)), Some((to, Reach::Parent))],
+        | Op::Symlink { path, .. } => [Some((path, PathTarget::Parent)), None],
+        Op::Rename { from, to, .. } => [Some((from, PathTarget::Parent)), Some((to, PathTarget::Parent))],
+        Op::Link { from, to } => [Some((from, PathTarget::Inode)), Some((to, PathTarget::Parent))],
         Op::Readlink { path } | Op::Lstat { path } | Op::List { path } | Op::Truncate { path, .. } => {
-            [Some((path, Reach::Inode)), None]
+            [Some((path, PathTarget::Inode)), None]
         }
         Op::Read { .. } | Op::Write { .. } | Op::Ftruncate { .. } | Op::Fstat { .. } | Op::Fsync { .. } => {
             [None, None]

@@ -22,10 +22,10 @@ impl Tree {
         self.calls += 1;
         let mut ends = [ROOT; 2];
         for (end, way) in ends.iter_mut().zip(paths(&op)) {
-            let Some((path, reach)) = way else { continue };
-            let names = match reach {
-                Reach::Inode => path.names(),
-                Reach::Parent => path.split_last().map(|(_, parents)| parents).unwrap_or_default(),
+            let Some((path, target)) = way else { continue };
+            let names = match target {
+                PathTarget::Inode => path.names(),
+                PathTarget::Parent => path.split_last().map(|(_, parents)| parents).unwrap_or_default(),
             };
             match self.find(names) {
                 Ok(id) => *end = id,

@@ -13,7 +13,7 @@ pub mod worker;
 use crate::check::{self, Verdict};
 use crate::history::{self, Call, Cuts, Header, History, Tolerance};
 use crate::limits;
-use crate::pool::{self, News, Pool, TROUBLE, WRONG};
+use crate::pool::{self, Pool, TROUBLE, WRONG, WorkerEvent};
 use anyhow::ensure;
 use prepare::Prepared;
 use rand::rngs::SmallRng;
@@ -94,17 +94,17 @@ impl Leader {
     /// Receives messages until no worker is busy, except those that were late before.
     fn listen(&mut self, until: Instant) {
         while self.waits() {
-            let Some((worker, news)) = self.pool.news(until) else { return };
+            let Some((worker, news)) = self.pool.next_event(until) else { return };
             let led = &mut self.led[worker];
             match news {
-                News::Gone => led.gone = true,
-                News::Said(Message::Paused) => (led.busy, led.late) = (false, false),
-                News::Said(Message::Begin { start, op }) => {
+                WorkerEvent::Gone => led.gone = true,
+                WorkerEvent::Message(Message::Paused) => (led.busy, led.late) = (false, false),
+                WorkerEvent::Message(Message::Begin { start, op }) => {
                     led.begun = Some(self.calls.len());
                     let (worker, tree) = (worker as u32, led.tree);
                     self.calls.push(Call { worker, tree, start, end: None, op, outcome: None });
                 }
-                News::Said(Message::Return { start, end, outcome }) => {
+                WorkerEvent::Message(Message::Return { start, end, outcome }) => {
                     if let Some(call) = led.begun.take().and_then(|at| self.calls.get_mut(at)) {
                         (call.start, call.end, call.outcome) = (start, Some(end), Some(outcome));
                     }
@@ -118,7 +118,7 @@ impl Leader {
             if !led.busy && !led.gone {
                 led.busy = true;
                 led.tree = round.tree;
-                self.pool.tell(worker, &round);
+                self.pool.send(worker, &round);
             }
         }
         self.listen(Instant::now() + limits::ROUND_WAIT);
@@ -129,7 +129,7 @@ impl Leader {
 
     /// Ends all workers. Returns which ones hang, and in which call.
     fn end(&mut self, grace: Duration) -> Vec<String> {
-        self.pool.dismiss();
+        self.pool.close_inputs();
         for led in &mut self.led {
             led.late = false;
         }

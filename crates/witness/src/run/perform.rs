@@ -13,7 +13,7 @@ const TARGET_PREFIX: &str = "nowhere-";
 
 /// One worker's open files, in one tree.
 #[derive(Debug)]
-pub struct Hands {
+pub struct OpenFiles {
     tree: PathBuf,
     slots: Vec<Option<File>>,
 }
@@ -42,7 +42,7 @@ fn attributes(of: &Metadata) -> io::Result<Outcome> {
     Ok(Outcome::Attributes { kind, ino: of.ino(), links: of.nlink(), bytes })
 }
 
-impl Hands {
+impl OpenFiles {
     /// For a worker that works in this directory.
     pub fn new(tree: PathBuf) -> Self {
         Self { tree, slots: (0..limits::SLOTS).map(|_| None).collect() }

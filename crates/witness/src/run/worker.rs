@@ -2,7 +2,7 @@
 //! round is over.
 
 use super::choose::Chooser;
-use super::perform::Hands;
+use super::perform::OpenFiles;
 use crate::clock::now_ns;
 use crate::limits;
 use crate::ops::{Op, Outcome};
@@ -99,12 +99,12 @@ pub fn work(arguments: Arguments) -> anyhow::Result<ExitCode> {
         PathBuf::from(".")
     };
     let (mut at, mut last) = (None, 0);
-    let mut hands = Hands::new(base.clone());
+    let mut files = OpenFiles::new(base.clone());
     let mut chooser = Chooser::new(seed, number);
     let mut liar = Liar { every: lie_every, looks: 0, last: HashMap::new() };
-    while let Some(Round { tree, calls, slow }) = pool::told()? {
+    while let Some(Round { tree, calls, slow }) = pool::receive()? {
         if at.replace(tree) != Some(tree) {
-            hands = Hands::new(base.join(tree.to_string()));
+            files = OpenFiles::new(base.join(tree.to_string()));
             liar.last.clear();
             chooser.forget();
         }
@@ -113,11 +113,11 @@ pub fn work(arguments: Arguments) -> anyhow::Result<ExitCode> {
             if slow {
                 std::thread::sleep(Duration::from_micros(chooser.think_us().into()));
             }
-            let op = chooser.choose(|slot| hands.holds(slot));
+            let op = chooser.choose(|slot| files.holds(slot));
             pool::say(&Message::Begin { start: now_ns(), op: op.clone() })?;
             // Calls of one worker never touch, however coarse the clock.
             let start = now_ns().max(last + 1);
-            let outcome = hands.perform(&op);
+            let outcome = files.perform(&op);
             let end = now_ns().max(start);
             last = end;
             let outcome = liar.tell(&op, outcome);
