@@ -43,7 +43,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
         ("a brick is gone", vec![of_one_node]),
         ("bricks of two nodes are gone", vec![of_one_node, of_another]),
     ] {
-        let bricks = ReplicatedBlocks::new(VOLUME, Arc::new(Known(Arc::new(map(&gone)))));
+        let bricks = ReplicatedBlocks::new(VOLUME, Arc::new(MapBricks(Arc::new(map(&gone)))));
         let before = resident_bytes("self")?;
         let (begun, mut first, mut found, mut most) = (Instant::now(), None, 0, before);
         shoal_meta::healing_order(&store, &*bricks, |page| {
@@ -125,9 +125,9 @@ fn map(gone: &[u16]) -> ClusterMap {
 }
 
 /// Bricks that are known from the map alone.
-struct Known(Arc<ClusterMap>);
+struct MapBricks(Arc<ClusterMap>);
 
-impl Bricks for Known {
+impl Bricks for MapBricks {
     fn brick(&self, _: BrickId) -> Option<Arc<dyn BlockService>> {
         None
     }
