@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// INIT of the kernel: the version and the capabilities that it offers.
 #[derive(Clone, Copy, Debug)]
-pub struct Offer {
+pub struct InitRequest {
     /// Major and minor version of its protocol.
     pub version: (u32, u32),
     /// Its capabilities.
@@ -35,7 +35,7 @@ pub struct Settings {
 /// be sent later.
 pub trait Filesystem: Send + Sized + 'static {
     /// The mount begins. An error ends it.
-    fn init(&mut self, offer: &Offer) -> io::Result<Settings>;
+    fn init(&mut self, offer: &InitRequest) -> io::Result<Settings>;
     /// A value for one more thread that takes requests.
     fn for_thread(&self) -> Self;
     /// The mount has ended, after all threads and their values.

@@ -28,7 +28,7 @@ mod types;
 
 pub use abi::{InitFlags, OpenFlags, WriteFlags};
 pub use device::{clone_device, open_device};
-pub use filesystem::{Filesystem, Offer, Refused, Settings};
+pub use filesystem::{Filesystem, InitRequest, Refused, Settings};
 pub use local::LocalConnection;
 pub use reply::{
     Canceller, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,

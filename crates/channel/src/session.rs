@@ -2,7 +2,7 @@
 
 use crate::abi::{self, InitFlags};
 use crate::device::{Device, clone_device};
-use crate::filesystem::{Filesystem, Offer, Settings, dispatch};
+use crate::filesystem::{Filesystem, InitRequest, Settings, dispatch};
 use crate::reply::ReplyPath;
 use crate::request::{Init, Operation, decode};
 use crate::ring::{self, Prepared, Queue};
@@ -243,7 +243,7 @@ pub(crate) fn answer(
         path.reply(unique, 0, &[IoSlice::new(only.as_bytes())])?;
         return Ok(None);
     }
-    let offer = Offer { version: init.version, flags: init.flags - InitFlags::INIT_EXT };
+    let offer = InitRequest { version: init.version, flags: init.flags - InitFlags::INIT_EXT };
     let chosen = match init.version < VERSION_MIN {
         true => Err(io::Error::new(
             io::ErrorKind::Unsupported,

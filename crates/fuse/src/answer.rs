@@ -15,7 +15,7 @@ use std::io::IoSlice;
 use std::time::Duration;
 
 /// A reply of any kind can be an error.
-pub(crate) trait Fail {
+pub(crate) trait ErrorReply {
     fn fail(self, why: Errno);
     /// See [`Canceller`].
     fn canceller(&mut self) -> Canceller;
@@ -23,7 +23,7 @@ pub(crate) trait Fail {
 
 macro_rules! fail {
     ($($reply:ident)*) => { $(
-        impl Fail for $reply {
+        impl ErrorReply for $reply {
             fn fail(self, why: Errno) {
                 self.error(why.0);
             }

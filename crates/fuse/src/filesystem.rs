@@ -2,7 +2,7 @@
 //! handed to other threads by `dispatch`.
 
 use crate::affinity::Affinity;
-use crate::answer::{self, Fail};
+use crate::answer::{self, ErrorReply};
 use crate::context::{Context, Holds, Op, Write};
 use crate::dispatch::{Dispatcher, Pending};
 use crate::encode::{fallocate_mode, node};
@@ -17,10 +17,10 @@ use crate::seek;
 use crate::setattr;
 use crate::xattr;
 use shoal_channel::{
-    CopyFileRange, FileHandle, Ioctl, LockOwner, LockRequest, Make, NodeId, Offer, Read, Refused, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr, Settings,
-    Unique, WriteFlags,
+    CopyFileRange, FileHandle, InitRequest, Ioctl, LockOwner, LockRequest, Make, NodeId, Read, Refused,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr,
+    Settings, Unique, WriteFlags,
 };
 use shoal_client::{Creation, Entry, LookupResult, Seek, Wait};
 use shoal_namespace::RenameFlags;
@@ -81,14 +81,24 @@ impl Filesystem {
     }
 
     /// A request of a thread that changes names in a directory. It holds the inode lock of the directory.
-    fn request_of_names<R: Fail + Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+    fn request_of_names<R: ErrorReply + Send + 'static>(
+        &self,
+        op: Op,
+        req: &Request,
+        reply: R,
+    ) -> Pending<'_, R> {
         let pending = self.request(op, req, reply);
         let Context { ino, thread, .. } = pending.context;
         pending.holding(Holds::names(ino, thread))
     }
 
     /// A request about an inode whose lock it holds. The kernel may cache the reply.
-    fn request_with_lock<R: Fail + Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+    fn request_with_lock<R: ErrorReply + Send + 'static>(
+        &self,
+        op: Op,
+        req: &Request,
+        reply: R,
+    ) -> Pending<'_, R> {
         let pending = self.cacheable_request(op, req, reply);
         let ino = pending.context.ino;
         pending.holding(Holds::Dir(ino))
@@ -117,7 +127,7 @@ impl Filesystem {
 }
 
 impl shoal_channel::Filesystem for Filesystem {
-    fn init(&mut self, offer: &Offer) -> io::Result<Settings> {
+    fn init(&mut self, offer: &InitRequest) -> io::Result<Settings> {
         let locks_are_ours = self.dispatcher.shared().locks.are_ours();
         kernel::negotiate(offer, locks_are_ours, self.request_bytes_max, self.background_max)
     }
@@ -353,7 +363,7 @@ impl shoal_channel::Filesystem for Filesystem {
                 Ok((inode, waited)) => {
                     invalidator.attributes_asked(ino, thread, false).answer_change(reply, inode, waited);
                 }
-                Err(why) => answer::Fail::fail(reply, why),
+                Err(why) => answer::ErrorReply::fail(reply, why),
             },
         );
     }
@@ -377,7 +387,7 @@ impl shoal_channel::Filesystem for Filesystem {
                         name_bytes_max: NAME_BYTES_MAX as u32,
                     });
                 }
-                Err(why) => answer::Fail::fail(reply, why),
+                Err(why) => answer::ErrorReply::fail(reply, why),
             },
         );
     }
@@ -488,7 +498,7 @@ impl shoal_channel::Filesystem for Filesystem {
             move |attempt, ()| seek::seek(attempt, offset, what),
             |reply, offset| match offset {
                 Ok(offset) => reply.offset(offset),
-                Err(why) => answer::Fail::fail(reply, why),
+                Err(why) => answer::ErrorReply::fail(reply, why),
             },
         );
     }
@@ -577,13 +587,13 @@ impl shoal_channel::Filesystem for Filesystem {
         let pending = self.request_with_lock(Op::Ioctl, req, reply);
         let Context { ino, uid, .. } = pending.context;
         match ioctl::decode(&wanted) {
-            Ok(ioctl::Wanted::Get(form)) => pending.look(
+            Ok(ioctl::FlagsRequest::Get(form)) => pending.look(
                 move |_| Holds::Dir(ino),
                 &(),
                 move |attempt, ()| attempt.client().inode_flags(attempt.wait, ino),
                 move |reply, flags| answer::ioctl(reply, flags.map(|flags| ioctl::encode(form, flags))),
             ),
-            Ok(ioctl::Wanted::Set(flags)) => {
+            Ok(ioctl::FlagsRequest::Set(flags)) => {
                 let invalidator = self.dispatcher.invalidator().clone();
                 pending.change(
                     &(),
@@ -639,7 +649,7 @@ impl shoal_channel::Filesystem for Filesystem {
             Refused::Access => (Op::Access, Errno::ENOSYS),
             Refused::Poll => (Op::Poll, Errno::ENOSYS),
             Refused::Bmap => (Op::Bmap, Errno::ENOSYS),
-            Refused::Unknown => return answer::Fail::fail(reply, Errno::ENOSYS),
+            Refused::Unknown => return answer::ErrorReply::fail(reply, Errno::ENOSYS),
         };
         self.dispatcher.pending(self.context(op, InodeId::ROOT), reply).refuse(why);
     }

@@ -35,34 +35,36 @@ const FLAGS: [(InodeFlags, u32, u32); 4] = [
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum FlagsRequest {
     /// The flags, in this form.
-    Get(Form),
+    Get(FlagsFormat),
     /// Set them.
     Set(InodeFlags),
 }
 
 /// The form of a reply with flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Form {
+pub(crate) struct FlagsFormat {
     is_fsxattr: bool,
     /// The kernel takes a reply of exactly so many bytes.
     bytes: usize,
 }
 
 /// Decodes a request. `ENOTTY` for one that is not about flags, `EOPNOTSUPP` for flags that there are not.
-pub(crate) fn decode(ioctl: &Ioctl<'_>) -> Result<Wanted, Errno> {
+pub(crate) fn decode(ioctl: &Ioctl<'_>) -> Result<FlagsRequest, Errno> {
     let room = ioctl.out_size as usize;
     match ioctl.cmd {
         FS_IOC_GETFLAGS if (FLAGS_BYTES..=FSXATTR_BYTES).contains(&room) => {
-            Ok(Wanted::Get(Form { is_fsxattr: false, bytes: room }))
+            Ok(FlagsRequest::Get(FlagsFormat { is_fsxattr: false, bytes: room }))
         }
-        FS_IOC_FSGETXATTR if room == FSXATTR_BYTES => Ok(Wanted::Get(Form { is_fsxattr: true, bytes: room })),
-        FS_IOC_SETFLAGS => flags(ioctl.data, |(_, bit, _)| *bit).map(Wanted::Set),
+        FS_IOC_FSGETXATTR if room == FSXATTR_BYTES => {
+            Ok(FlagsRequest::Get(FlagsFormat { is_fsxattr: true, bytes: room }))
+        }
+        FS_IOC_SETFLAGS => flags(ioctl.data, |(_, bit, _)| *bit).map(FlagsRequest::Set),
         FS_IOC_FSSETXATTR if ioctl.data.len() == FSXATTR_BYTES => {
             match ioctl.data.get(FSXATTR_PROJECT).is_some_and(|project| project.iter().all(|byte| *byte == 0))
             {
-                true => flags(ioctl.data, |(_, _, bit)| *bit).map(Wanted::Set),
+                true => flags(ioctl.data, |(_, _, bit)| *bit).map(FlagsRequest::Set),
                 false => Err(Errno::EOPNOTSUPP),
             }
         }
@@ -80,7 +82,7 @@ fn flags(data: &[u8], bit: impl Fn(&(InodeFlags, u32, u32)) -> u32) -> Result<In
 }
 
 /// The reply to a request for flags.
-pub(crate) fn encode(form: Form, flags: InodeFlags) -> Vec<u8> {
+pub(crate) fn encode(form: FlagsFormat, flags: InodeFlags) -> Vec<u8> {
     let set = FLAGS.iter().filter(|(flag, ..)| flags.intersects(*flag));
     let word = set.fold(0, |word, (_, flag, xflag)| word | if form.is_fsxattr { *xflag } else { *flag });
     let mut reply = u32::to_ne_bytes(word).to_vec();
@@ -92,20 +94,22 @@ pub(crate) fn encode(form: Form, flags: InodeFlags) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn ask(cmd: u32, data: &[u8], out_size: u32) -> Result<Wanted, Errno> {
+    fn ask(cmd: u32, data: &[u8], out_size: u32) -> Result<FlagsRequest, Errno> {
         decode(&Ioctl { cmd, data, out_size })
     }
 
     #[test]
     fn flags_are_read_and_set_in_both_forms() {
         let both = InodeFlags(InodeFlags::IMMUTABLE.0 | InodeFlags::NODUMP.0);
-        let Ok(Wanted::Get(form)) = ask(FS_IOC_GETFLAGS, &[], 4) else { panic!("flags are asked for") };
+        let Ok(FlagsRequest::Get(form)) = ask(FS_IOC_GETFLAGS, &[], 4) else { panic!("flags are asked for") };
         assert_eq!(encode(form, both), 0x50u32.to_ne_bytes());
-        let Ok(Wanted::Get(form)) = ask(FS_IOC_FSGETXATTR, &[], 28) else { panic!("flags are asked for") };
+        let Ok(FlagsRequest::Get(form)) = ask(FS_IOC_FSGETXATTR, &[], 28) else {
+            panic!("flags are asked for")
+        };
         let reply = encode(form, both);
         assert_eq!((reply.len(), &reply[..4]), (28, &0x88u32.to_ne_bytes()[..]));
-        assert_eq!(ask(FS_IOC_FSSETXATTR, &reply, 0), Ok(Wanted::Set(both)));
-        assert_eq!(ask(FS_IOC_SETFLAGS, &0x50u32.to_ne_bytes(), 0), Ok(Wanted::Set(both)));
+        assert_eq!(ask(FS_IOC_FSSETXATTR, &reply, 0), Ok(FlagsRequest::Set(both)));
+        assert_eq!(ask(FS_IOC_SETFLAGS, &0x50u32.to_ne_bytes(), 0), Ok(FlagsRequest::Set(both)));
     }
 
     #[test]

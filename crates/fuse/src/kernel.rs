@@ -1,7 +1,7 @@
 //! Negotiation with the kernel when a mount begins (INIT).
 
 use crate::limits::{KERNEL_CACHE, REQUEST_BYTES_MAX};
-use shoal_channel::{InitFlags, Offer, Settings};
+use shoal_channel::{InitFlags, InitRequest, Settings};
 use shoal_types::Errno;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -86,7 +86,7 @@ pub(crate) fn attr_lifetime() -> Duration {
 
 /// Chooses the flags and limits of the mount.
 pub(crate) fn negotiate(
-    offer: &Offer,
+    offer: &InitRequest,
     locks_are_ours: bool,
     request_bytes_max: u32,
     background_max: u16,

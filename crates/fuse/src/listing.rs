@@ -10,7 +10,7 @@
 //! Therefore the place is remembered in [`Splits`], and a listing that continues from that offset gets the
 //! rest of the group.
 
-use crate::answer::Fail;
+use crate::answer::ErrorReply;
 use crate::context::Context;
 use crate::encode::{attributes, node};
 use crate::invalidate::{AttrRequest, Invalidator};
@@ -30,28 +30,42 @@ const AFTER_DOT: u64 = 1;
 const AFTER_DOTDOT: u64 = Cookie::START.0;
 
 /// The inode of an entry of READDIRPLUS.
-pub(crate) struct Of<'a> {
+pub(crate) struct EntryAttr<'a> {
     pub inode: &'a Inode,
     /// For how long the kernel may cache name and attributes.
     pub lifetime: Duration,
 }
 
 /// The reply buffer of READDIR or READDIRPLUS.
-pub(crate) trait Sink: Fail + Send + 'static {
+pub(crate) trait ListingBuffer: ErrorReply + Send + 'static {
     /// Whether inodes go with the names.
     const PLUS: bool;
     /// Adds an entry; `false` if it does not fit.
-    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, of: Option<Of<'_>>) -> bool;
+    fn add(
+        &mut self,
+        name: &[u8],
+        offset: u64,
+        ino: InodeId,
+        kind: FileKind,
+        of: Option<EntryAttr<'_>>,
+    ) -> bool;
     /// The entries added so far may be shown, but not cached.
     fn expire(&mut self);
     /// Sends the reply.
     fn send(self);
 }
 
-impl Sink for ReplyDirectory {
+impl ListingBuffer for ReplyDirectory {
     const PLUS: bool = false;
 
-    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<Of<'_>>) -> bool {
+    fn add(
+        &mut self,
+        name: &[u8],
+        offset: u64,
+        ino: InodeId,
+        kind: FileKind,
+        _: Option<EntryAttr<'_>>,
+    ) -> bool {
         ReplyDirectory::add(self, ino.0, offset, kind.mode_bits(), name)
     }
 
@@ -62,11 +76,18 @@ impl Sink for ReplyDirectory {
     }
 }
 
-impl Sink for ReplyDirectoryPlus {
+impl ListingBuffer for ReplyDirectoryPlus {
     const PLUS: bool = true;
 
-    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, _: FileKind, of: Option<Of<'_>>) -> bool {
-        let Some(Of { inode, lifetime }) = of else {
+    fn add(
+        &mut self,
+        name: &[u8],
+        offset: u64,
+        ino: InodeId,
+        _: FileKind,
+        of: Option<EntryAttr<'_>>,
+    ) -> bool {
+        let Some(EntryAttr { inode, lifetime }) = of else {
             tracing::error!(%ino, "a listing with inodes lacks one");
             return false;
         };
@@ -122,7 +143,7 @@ pub(crate) struct Listing<S> {
     epochs: Option<u64>,
 }
 
-impl<S: Sink> Listing<S> {
+impl<S: ListingBuffer> Listing<S> {
     pub(crate) fn new(sink: S, context: &Context, offset: u64, shared: &Shared) -> Listing<S> {
         let (dir, tid) = (context.ino, context.thread);
         let (shown, attr_request) =
@@ -247,7 +268,7 @@ impl<S: Sink> Listing<S> {
         let parent = if self.is_root { self.dir } else { inode.parent };
         for (name, offset, ino) in [(&b"."[..], AFTER_DOT, self.dir), (&b".."[..], AFTER_DOTDOT, parent)] {
             if self.offset < offset {
-                let of = Of { inode, lifetime: name_lifetime() };
+                let of = EntryAttr { inode, lifetime: name_lifetime() };
                 if !self.sink.add(name, offset, ino, FileKind::Directory, Some(of)) {
                     return false;
                 }
@@ -286,8 +307,8 @@ impl<S: Sink> Listing<S> {
 }
 
 /// The inode of an entry, with the time for which the kernel may cache it.
-fn of<'a>(shared: &Shared, attr_request: AttrRequest, ino: InodeId, inode: &'a Inode) -> Of<'a> {
+fn of<'a>(shared: &Shared, attr_request: AttrRequest, ino: InodeId, inode: &'a Inode) -> EntryAttr<'a> {
     let lifetime =
         if shared.invalidator.may_keep(attr_request, ino, inode) { name_lifetime() } else { Duration::ZERO };
-    Of { inode, lifetime }
+    EntryAttr { inode, lifetime }
 }

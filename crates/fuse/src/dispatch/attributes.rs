@@ -1,7 +1,7 @@
 //! GETATTR.
 
 use super::Pending;
-use crate::answer::{self, Fail};
+use crate::answer::{self, ErrorReply};
 use crate::kernel::ENOMEM;
 use crate::limits::SIZE_WAIT_MAX;
 use crate::mount_state::{Attempt, Shared};

@@ -3,7 +3,7 @@
 
 use super::{Dispatcher, Pending};
 use crate::affinity;
-use crate::answer::{self, Fail};
+use crate::answer::{self, ErrorReply};
 use crate::context::{Context, Op};
 use crate::handle;
 use crate::mount_state::Shared;
@@ -166,7 +166,7 @@ impl Pending<'_, ReplyLock> {
     }
 }
 
-impl<R: Fail + Send + 'static> Pending<'_, R> {
+impl<R: ErrorReply + Send + 'static> Pending<'_, R> {
     /// Queues a call about locks of programs.
     fn about_locks<T>(
         self,

@@ -2,11 +2,11 @@
 //! call would block, it is made once more by a thread that may wait.
 
 use super::Dispatcher;
-use crate::answer::Fail;
+use crate::answer::ErrorReply;
 use crate::context::{Context, Holds};
 use crate::encode::settled;
 use crate::kernel::ENOMEM;
-use crate::listing::{Listing, Sink};
+use crate::listing::{Listing, ListingBuffer};
 use crate::mount_state::{Attempt, Shared};
 use crate::slow::{Job, Lane};
 use shoal_client::{Client, Failure, Reply, Wait};
@@ -16,9 +16,9 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// An argument that a request lends to a call. It is cloned only if the call has to wait.
-pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
+pub(crate) trait BorrowedArg: ToOwned<Owned: Send + 'static> {}
 
-impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
+impl<A: ToOwned<Owned: Send + 'static> + ?Sized> BorrowedArg for A {}
 
 /// A request with its unsent reply. One of its methods makes the call and answers with the outcome.
 pub(crate) struct Pending<'a, R> {
@@ -27,7 +27,7 @@ pub(crate) struct Pending<'a, R> {
     pub(super) reply: R,
 }
 
-impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
+impl<'a, R: ErrorReply + Send + 'static> Pending<'a, R> {
     /// The request holds these kernel locks.
     pub(crate) fn holding(mut self, holds: Holds) -> Pending<'a, R> {
         self.context.holds = holds;
@@ -47,7 +47,7 @@ impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
     }
 
     /// Makes a call that changes nothing.
-    pub(crate) fn serve<A: Lent + ?Sized, T>(
+    pub(crate) fn serve<A: BorrowedArg + ?Sized, T>(
         self,
         arg: &A,
         call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
@@ -58,7 +58,7 @@ impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
 
     /// Makes a call that changes nothing. `holds` finds the kernel locks that the request holds; it runs only
     /// if the call has to wait.
-    pub(crate) fn look<A: Lent + ?Sized, T>(
+    pub(crate) fn look<A: BorrowedArg + ?Sized, T>(
         self,
         holds: impl FnOnce(&Client) -> Holds,
         arg: &A,
@@ -75,7 +75,7 @@ impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
     }
 
     /// Makes a call that changes something while the request holds kernel locks.
-    pub(crate) fn change<A: Lent + ?Sized, T>(
+    pub(crate) fn change<A: BorrowedArg + ?Sized, T>(
         self,
         arg: &A,
         call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
@@ -125,7 +125,7 @@ impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
     /// Lists a directory, from an offset on.
     pub(crate) fn list(self, offset: u64)
     where
-        R: Sink,
+        R: ListingBuffer,
     {
         let Pending { dispatcher, context, reply } = self;
         let shared = &dispatcher.shared;
@@ -160,7 +160,7 @@ impl<'a, R: Fail + Send + 'static> Pending<'a, R> {
     }
 
     /// Queues a call for a thread that may wait, unless too many requests wait already.
-    fn wait<A: Lent + ?Sized, T>(
+    fn wait<A: BorrowedArg + ?Sized, T>(
         self,
         arg: &A,
         call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
@@ -207,7 +207,7 @@ pub(super) struct Waiting<R> {
     reply: R,
 }
 
-impl<R: Fail + Send + 'static> Waiting<R> {
+impl<R: ErrorReply + Send + 'static> Waiting<R> {
     /// A job for its call. It counts as waiting from now on.
     pub(super) fn job<T>(
         self,
@@ -236,7 +236,12 @@ impl<R: Fail + Send + 'static> Waiting<R> {
 }
 
 /// Sends a listing, or the error.
-fn answer_listing<S: Sink>(shared: &Shared, context: &Context, listing: Listing<S>, outcome: Reply<()>) {
+fn answer_listing<S: ListingBuffer>(
+    shared: &Shared,
+    context: &Context,
+    listing: Listing<S>,
+    outcome: Reply<()>,
+) {
     let outcome = settled(outcome);
     shared.counters.record(context, outcome.is_err());
     match outcome {
