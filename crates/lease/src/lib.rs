@@ -29,7 +29,7 @@
 //!
 //! **Locks** of programs (fcntl(2), flock(2)) are another table: [`locks`].
 //!
-//! **Leaders.** A new leader's table is *recovering* until every live session has declared (reclaimed) what
+//! **Leaders.** A new leader's table is *recovering* until every live session has reclaimed what
 //! it holds, or has ended. Until then all requests wait.
 
 pub mod limits;

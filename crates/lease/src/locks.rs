@@ -192,7 +192,7 @@ impl LockTable {
         freed.into_iter().flat_map(|ino| self.grant(ino)).collect()
     }
 
-    /// All locks of a session, by file, family, owner and range: what it declares to a new leader.
+    /// All locks of a session, by file, family, owner and range: what it reclaims from a new leader.
     pub fn held_by(&self, session: SessionId) -> Vec<LockRecord> {
         let of_file = |(&(ino, space), holders): (&(InodeId, LockSpace), &Holders)| {
             let records = holders.of_session(session).map(|(owner, piece)| record(ino, space, owner, piece));
@@ -202,7 +202,7 @@ impl LockTable {
     }
 
     /// Restores the locks that a session held under an earlier leader. Locks that conflict with another
-    /// owner's are refused, and so are those of other sessions. Repeating a declaration changes nothing.
+    /// owner's are refused, and so are those of other sessions. Repeating a reclaim changes nothing.
     pub fn reclaim(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Reclaimed {
         let mut reclaimed = Reclaimed::default();
         for lock in locks {

@@ -137,7 +137,7 @@ struct Session {
     unacked: BTreeMap<u64, Pending>,
     /// Requests whose replies may be in flight.
     answered: BTreeSet<Token>,
-    /// It has not declared yet what it held under the last leader.
+    /// It has not reclaimed yet what it held under the last leader.
     reclaiming: bool,
 }
 
@@ -160,7 +160,7 @@ struct Change {
     token: Token,
     targets: Vec<Target>,
     /// How many targets have been recalled from all other sessions.
-    asked: usize,
+    recalled: usize,
     /// Recalls that it waits for.
     waits: BTreeSet<(SessionId, u64)>,
 }

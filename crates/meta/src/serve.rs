@@ -412,8 +412,8 @@ impl MetaService for Server {
         self.shared.lock(request, done);
     }
 
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        self.shared.reclaim(&declaration)
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
+        self.shared.reclaim(&reclaim)
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -40,8 +40,8 @@ impl Table {
         targets: Vec<Target>,
     ) -> Answer {
         let waits = BTreeSet::new();
-        self.active.insert(id, Change { session, token, targets, asked: 0, waits });
-        self.ask_others(id)
+        self.active.insert(id, Change { session, token, targets, recalled: 0, waits });
+        self.recall_others(id)
     }
 
     /// Adds targets to a request that is ready. `None` if another change has one of them: then the request
@@ -64,8 +64,8 @@ impl Table {
                 // once more.
                 Some(at) => {
                     let mut known = change.targets.remove(at);
-                    if at < change.asked {
-                        change.asked -= 1;
+                    if at < change.recalled {
+                        change.recalled -= 1;
                     }
                     known.cover = target.cover;
                     known.names.extend(target.names);
@@ -75,7 +75,7 @@ impl Table {
                 None => change.targets.push(target),
             }
         }
-        let answer = self.ask_others(id);
+        let answer = self.recall_others(id);
         // A session that is recalled again may have to read the targets first, so its waiting reads are
         // tried.
         self.progress();
@@ -85,11 +85,11 @@ impl Table {
     /// Recalls the new targets from other sessions. A holder is asked to downgrade in a recall of its own,
     /// before the one that asks it to invalidate. A read may wait for the first, while the second waits for
     /// that read.
-    fn ask_others(&mut self, id: RequestId) -> Answer {
+    fn recall_others(&mut self, id: RequestId) -> Answer {
         let Some(change) = self.active.get_mut(&id) else { return Answer::Waits };
         let session = change.session;
-        let targets: Vec<Target> = change.targets.iter().skip(change.asked).cloned().collect();
-        change.asked = change.targets.len();
+        let targets: Vec<Target> = change.targets.iter().skip(change.recalled).cloned().collect();
+        change.recalled = change.targets.len();
         let mut down: BTreeMap<SessionId, Vec<Item>> = BTreeMap::new();
         let mut drops: BTreeMap<SessionId, Vec<Item>> = BTreeMap::new();
         let mut waits = BTreeSet::new();
@@ -139,7 +139,7 @@ impl Table {
         let before = change.targets.len();
         change.targets.retain(|target| wanted.contains(&target.ino));
         if change.targets.len() < before {
-            change.asked = change.targets.len();
+            change.recalled = change.targets.len();
             self.progress();
         }
     }
@@ -150,14 +150,14 @@ impl Table {
         let Change { session, token, targets, .. } = change;
         let mut rights = BTreeSet::new();
         for target in targets {
-            rights.insert(self.give(session, target));
+            rights.insert(self.grant(session, target));
         }
         self.answered(session, token);
         self.progress();
         rights.into_iter().collect()
     }
 
-    fn give(&mut self, session: SessionId, target: Target) -> Right {
+    fn grant(&mut self, session: SessionId, target: Target) -> Right {
         let Target { ino, cover, names, .. } = target;
         // The session has moved the inode since, in a batch that the lookup for this request could not see
         // yet.

@@ -13,22 +13,22 @@ impl Table {
         table
     }
 
-    /// Whether there are sessions that have not declared what they hold.
+    /// Whether there are sessions that have not reclaimed what they hold.
     pub fn recovering(&self) -> bool {
         self.sessions.values().any(|session| session.reclaiming)
     }
 
-    /// Whether a session has not declared what it holds.
+    /// Whether a session has not reclaimed what it holds.
     pub fn is_reclaiming(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|session| session.reclaiming)
     }
 
-    /// Sessions that have not declared what they hold.
+    /// Sessions that have not reclaimed what they hold.
     pub fn reclaiming(&self) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, state)| state.reclaiming).map(|(session, _)| *session).collect()
     }
 
-    /// A part of what a session declares to hold. What contradicts an earlier declaration is refused: then
+    /// A part of what a session reclaims. What contradicts an earlier reclaim is refused: then
     /// one of the sessions is wrong, and must be ended.
     pub fn reclaim(
         &mut self,

@@ -27,7 +27,7 @@ fn a_session_that_ends_need_not_say_anything() {
 }
 
 #[test]
-fn what_was_declared_is_held_as_before() {
+fn what_was_reclaimed_is_held_as_before() {
     let mut table = Table::recover([A, B]);
     table.reclaim(A, &[(OTHER, true)], &[], false).expect("no other session contradicts");
     table.reclaim(A, &[], &[(DIR, DIR, vec![name("x")])], true).expect("no other session contradicts");
@@ -41,19 +41,19 @@ fn what_was_declared_is_held_as_before() {
 
 #[test]
 fn what_contradicts_others_is_refused() {
-    let declared = |covers: &[(InodeId, bool)], nodes: &[(InodeId, InodeId, Vec<Name>)]| {
+    let reclaimed = |covers: &[(InodeId, bool)], nodes: &[(InodeId, InodeId, Vec<Name>)]| {
         let mut table = Table::recover([A, B]);
         table.reclaim(A, covers, nodes, true).expect("it is the first");
         table
     };
     let refused = Err(Refusal::Contradiction);
-    let mut table = declared(&[(DIR, true)], &[]);
+    let mut table = reclaimed(&[(DIR, true)], &[]);
     assert_eq!(table.reclaim(B, &[(DIR, true)], &[], true), refused);
     assert_eq!(table.reclaim(B, &[(DIR, false)], &[], true), refused);
     assert_eq!(table.reclaim(B, &[], &[(FILE, DIR, vec![])], true), refused);
-    let mut table = declared(&[(DIR, false)], &[]);
+    let mut table = reclaimed(&[(DIR, false)], &[]);
     assert_eq!(table.reclaim(B, &[(DIR, true)], &[], true), refused);
-    let mut table = declared(&[], &[(FILE, DIR, vec![])]);
+    let mut table = reclaimed(&[], &[(FILE, DIR, vec![])]);
     assert_eq!(table.reclaim(B, &[], &[(FILE, DIR, vec![])], true), refused);
     assert!(table.recovering());
     table.end(B);
@@ -61,10 +61,10 @@ fn what_contradicts_others_is_refused() {
 }
 
 #[test]
-fn a_declaration_that_comes_twice_counts_once() {
+fn a_reclaim_that_comes_twice_counts_once() {
     let mut table = Table::recover([A, B]);
     table.reclaim(A, &[(DIR, false)], &[(FILE, DIR, vec![])], false).expect("no other session contradicts");
-    // It has moved the file before it declares again.
+    // It has moved the file before it reclaims again.
     let again = [(FILE, OTHER, vec![])];
     table.reclaim(A, &[(DIR, false), (OTHER, false)], &again, true).expect("no other session contradicts");
     table.reclaim(A, &[(InodeId(77), true)], &[], true).expect("it has said so already");
@@ -79,7 +79,7 @@ fn a_declaration_that_comes_twice_counts_once() {
 }
 
 #[test]
-fn what_is_born_while_others_declare_is_held() {
+fn what_is_born_while_others_reclaim_is_held() {
     let mut table = Table::recover([A, B]);
     table.reclaim(A, &[(DIR, false)], &[], true).expect("no other session contradicts");
     table.born(A, &[(FILE, DIR)]);

@@ -3,7 +3,7 @@ use shoal_lease::locks::*;
 use shoal_types::Errno;
 
 #[test]
-fn a_new_leader_knows_what_every_session_declares() {
+fn a_new_leader_knows_what_every_session_reclaims() {
     let mut old = LockTable::default();
     take(&mut old, posix(A, Read, bytes(0, 9)));
     take(&mut old, posix(A, Write, from(100)));
@@ -18,7 +18,7 @@ fn a_new_leader_knows_what_every_session_declares() {
 }
 
 #[test]
-fn declaring_the_same_again_changes_nothing() {
+fn reclaiming_the_same_again_changes_nothing() {
     let mut table = LockTable::default();
     take(&mut table, posix(A, Write, bytes(0, 9)));
     take(&mut table, flock(B, Read));
@@ -32,16 +32,16 @@ fn what_conflicts_with_another_sessions_locks_is_refused() {
     let mut table = LockTable::default();
     take(&mut table, posix(C, Write, bytes(0, 9)));
     let claims = vec![posix(A, Read, bytes(9, 9)), posix(A, Read, bytes(10, 19))];
-    let declared = table.reclaim(A.session, claims.clone());
-    assert_eq!(declared.refused, claims[..1]);
+    let reclaimed = table.reclaim(A.session, claims.clone());
+    assert_eq!(reclaimed.refused, claims[..1]);
     assert_eq!(table.held_by(A.session), claims[1..]);
 }
 
 #[test]
 fn reclaim_for_another_session_is_refused() {
     let mut table = LockTable::default();
-    let declared = table.reclaim(A.session, vec![posix(C, Write, LockRange::ALL)]);
-    assert_eq!(declared.refused, [posix(C, Write, LockRange::ALL)]);
+    let reclaimed = table.reclaim(A.session, vec![posix(C, Write, LockRange::ALL)]);
+    assert_eq!(reclaimed.refused, [posix(C, Write, LockRange::ALL)]);
     assert_eq!(table.held_by(C.session), []);
 }
 

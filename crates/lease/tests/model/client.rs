@@ -48,7 +48,7 @@ pub struct Ack {
     pub below: u64,
 }
 
-/// A client's declaration to a new leader.
+/// A client's reclaim from a new leader.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub term: u64,
@@ -284,7 +284,7 @@ impl Client {
     }
 
     /// Only the kernel is waited for.
-    pub fn may_declare(&self) -> bool {
+    pub fn may_reclaim(&self) -> bool {
         self.begun.iter().all(|begun| self.committed >= begun.needed)
     }
 
@@ -359,7 +359,7 @@ impl Client {
             && !self.under(cover).iter().any(|thing| self.is_dirty(*thing))
     }
 
-    /// What it declares to a new leader.
+    /// What it reclaims from a new leader.
     pub fn reclaim(&mut self, term: u64, fault: Fault) {
         let node = |(ino, right): (&InodeId, &NodeRight)| {
             (*ino, right.cover, right.names.iter().map(|number| name(*number)).collect())

@@ -36,7 +36,7 @@ pub enum Event {
     End(usize),
     /// A new leader without any state of the last one.
     Lead,
-    /// A client learns of it, and declares what it holds; the declaration arrives.
+    /// A client learns of it, and reclaims what it holds; the reclaim arrives.
     Learn(usize),
     Reclaim(usize),
 }
@@ -71,7 +71,7 @@ impl World {
             if !client.lease {
                 events.push(Event::Renew(c));
             }
-            if client.term != self.term && client.may_declare() {
+            if client.term != self.term && client.may_reclaim() {
                 events.push(Event::Learn(c));
             }
             if client.said.is_some() {

@@ -145,11 +145,11 @@ pub enum Fault {
     KeepsTheRight,
     /// It reports that it caches nothing of a directory, and keeps some.
     KeepsWhatItDoesNotWatch,
-    /// Rights to single inodes are not declared to a new leader.
+    /// Rights to single inodes are not reclaimed from a new leader.
     DeclaresCoversOnly,
     /// Replies of former leaders are installed.
     TakesInOldAnswers,
-    /// Replies of former leaders are ignored, but nothing is declared to the new one.
+    /// Replies of former leaders are ignored, but nothing is reclaimed from the new one.
     DeclaresNothing,
 }
 

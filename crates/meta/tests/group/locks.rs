@@ -39,7 +39,7 @@ fn reclaim(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Resul
 }
 
 #[test]
-fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
+fn a_new_leader_grants_no_lock_before_all_sessions_have_reclaimed_theirs() {
     let mut cluster = Cluster::new(3);
     let [one, other] = [1, 2].map(|n| open_session(&mut cluster, &format!("{n}"), n).expect("a session").id);
     let first = cluster.await_leader();

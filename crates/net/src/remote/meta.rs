@@ -146,8 +146,8 @@ impl MetaService for RemoteMeta {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         call_then!(self, Call::Lock(request), Answer::Locked(reply) => reply, done);
     }
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        call!(self, Call::Declare(declaration), Answer::Declared => ())
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
+        call!(self, Call::Declare(reclaim), Answer::Declared => ())
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let found: Result<_, MetaError> =
@@ -221,7 +221,7 @@ pub fn serve_meta_noting(
             };
             return meta.lock(request, Box::new(move |answer| respond(reply, answer.map(Answer::Locked))));
         }
-        Call::Declare(declaration) => meta.reclaim(declaration).map(|()| Answer::Declared),
+        Call::Declare(reclaim) => meta.reclaim(reclaim).map(|()| Answer::Declared),
         Call::Blocks { session, ids } => meta.blocks(session, &ids).map(Answer::Blocks),
         Call::Statfs(session) => meta.statfs(session).map(Answer::Statfs),
     };
