@@ -537,7 +537,7 @@ fn readdir_huge(
     let ticket = session.context.state.lock().core.ticket();
     let bytes_max = HUGE_PAGE_BYTES as u64;
     let (reply, request) = session.fetcher.read(Query::List { dir, after, prefetch, bytes_max })?;
-    let Found::List(page) = reply.found else { return Err(session.context.confused().into()) };
+    let Found::List(page) = reply.found else { return Err(session.context.unexpected_answer().into()) };
     // The names that are shown gain references.
     if trace::followed().is_some_and(|trace| !trace.carry_out()) {
         return Err(Errno::EINTR.into());

@@ -131,7 +131,7 @@ impl Context {
     }
 
     /// A server sent a reply of another type than requested.
-    pub(crate) fn confused(&self) -> Errno {
+    pub(crate) fn unexpected_answer(&self) -> Errno {
         self.refused(MetaError::other_answer())
     }
 

@@ -136,7 +136,7 @@ impl Fetcher {
         self.context.counters.lookups.add(1);
         let ticket = self.ticket();
         let (reply, request) = self.read(Query::Inode(ino))?;
-        let Found::Inode(record) = reply.found else { return Err(self.context.confused()) };
+        let Found::Inode(record) = reply.found else { return Err(self.context.unexpected_answer()) };
         self.context.groups.learn_records([&*record]);
         Ok(taken((request, ticket), reply.term, reply.exclusive, move |core| {
             core.install_inode(ticket, *record)
@@ -147,7 +147,7 @@ impl Fetcher {
         self.context.counters.lookups.add(1);
         let ticket = self.ticket();
         let (reply, request) = self.read(Query::Lookup { dir, name: name.clone() })?;
-        let Found::Lookup(found) = reply.found else { return Err(self.context.confused()) };
+        let Found::Lookup(found) = reply.found else { return Err(self.context.unexpected_answer()) };
         self.context.groups.learn_records(found.found.iter().map(|(_, record)| record));
         let install = move |core: &mut Core| core.install_name(ticket, dir, &name, found.found);
         Ok(taken((request, ticket), reply.term, reply.exclusive, install))
@@ -171,7 +171,7 @@ impl Fetcher {
             let bytes_max = LIST_PAGE_BYTES as u64;
             let (reply, request) = self.read(Query::List { dir, after, prefetch, bytes_max })?;
             let Found::List(ListReply { entries, end }) = reply.found else {
-                return Err(self.context.confused());
+                return Err(self.context.unexpected_answer());
             };
             self.context.groups.learn_records(entries.iter().filter_map(|entry| entry.record.as_ref()));
             let last = entries.last().map(|entry| entry.name.cookie());
@@ -207,7 +207,7 @@ impl Fetcher {
         };
         let query = Query::Extents { ino, start, end: u64::MAX, count_max };
         let (reply, request) = self.read(query)?;
-        let Found::Extents(found) = reply.found else { return Err(self.context.confused()) };
+        let Found::Extents(found) = reply.found else { return Err(self.context.unexpected_answer()) };
         self.context.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));
         let install = move |core: &mut Core| core.install_extents(ticket, ino, start, found);
         Ok(taken((request, ticket), reply.term, reply.exclusive, install))

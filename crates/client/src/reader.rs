@@ -119,7 +119,7 @@ impl BlockReader {
     }
 
     /// Evicts what the block cache may not have any more, because more urgent uses need it.
-    pub(crate) fn keep_to_budget(&self) {
+    pub(crate) fn shrink_to_budget(&self) {
         let budget = &self.context.shared.options.memory;
         // Shared by all sessions of the process, and so at least what this one has.
         if budget.used_for(Use::Blocks) > budget.allowed(Use::Blocks) {

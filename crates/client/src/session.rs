@@ -209,7 +209,7 @@ impl Session {
             self.reader.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
         }
         self.blocks.run(block_tasks);
-        self.reader.keep_to_budget();
+        self.reader.shrink_to_budget();
     }
 
     /// Gives back memory of caches that have not been used for long, or that others need.

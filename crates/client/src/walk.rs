@@ -119,7 +119,7 @@ impl Walker {
         let due = Instant::now() + WALK_WAIT_MAX;
         while state.core.walks.is_asked(dir) {
             if self.walked.wait_until(&mut state, due).timed_out() {
-                state.core.walks.unexpect(dir);
+                state.core.walks.drop_expected(dir);
             }
         }
         true

@@ -88,12 +88,12 @@ impl Core {
                 self.rights.held.insert(*ino);
                 ack.refers.push(*ino);
             }
-            let is_glimpsed = self.is_glimpsed(*cover);
+            let has_attributes_only = self.has_attributes_only(*cover);
             names.iter().for_each(|name| self.forget_name(*ino, name));
             self.cache.drop_node(*ino, names);
             stale.push(Stale::Node(*ino));
             stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
-            self.drop_unused_watch(*cover, is_glimpsed, &mut ack, stale);
+            self.drop_unused_watch(*cover, has_attributes_only, &mut ack, stale);
         }
         self.rights.unconfirmed_holds.extend(&ack.refers);
         Some(ack)
@@ -117,7 +117,7 @@ impl Core {
 
     /// Whether nothing is cached of a directory but its own attributes, which came with the listing of its
     /// parent.
-    fn is_glimpsed(&self, cover: InodeId) -> bool {
+    fn has_attributes_only(&self, cover: InodeId) -> bool {
         let knows_no_names = match self.cache.peek(cover).map(|node| &node.body) {
             Some(Body::Directory(names)) => names.is_empty() && !names.is_complete(),
             _ => false,
@@ -131,12 +131,12 @@ impl Core {
     fn drop_unused_watch(
         &mut self,
         cover: InodeId,
-        is_glimpsed: bool,
+        has_attributes_only: bool,
         ack: &mut Ack,
         stale: &mut Vec<Stale>,
     ) {
         let mut unreached = self.walks.recalled(cover);
-        let is_used = unreached.is_empty() && !is_glimpsed;
+        let is_used = unreached.is_empty() && !has_attributes_only;
         self.drop_unused_watch_on(cover, is_used, ack, stale);
         unreached.retain(|dir| *dir != cover);
         self.drop_unseen_watches(unreached, ack, stale);

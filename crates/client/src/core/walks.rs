@@ -249,7 +249,7 @@ impl Walks {
     }
 
     /// The directory is not expected any more, if it was.
-    pub(crate) fn unexpect(&mut self, dir: InodeId) {
+    pub(crate) fn drop_expected(&mut self, dir: InodeId) {
         while let Some((_, stage)) = self.of(dir).and_then(|walk| walk.take(dir)) {
             self.left(stage);
         }
@@ -264,7 +264,7 @@ impl Walks {
         let Some(walk) = self.walks.get_mut(number) else { return Vec::new() };
         walk.recalls += 1;
         if walk.recalls < WALK_RECALLS_MAX {
-            self.unexpect(dir);
+            self.drop_expected(dir);
             return vec![dir];
         }
         let walk = self.walks.remove(number);

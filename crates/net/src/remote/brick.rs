@@ -70,8 +70,8 @@ impl RemoteBrick {
         answer_in(self.brick, self.link.address(), outcome)
     }
 
-    fn confused(&self) -> BlockError {
-        confused(self.brick, self.link.address())
+    fn unexpected_answer(&self) -> BlockError {
+        unexpected_answer(self.brick, self.link.address())
     }
 }
 
@@ -79,7 +79,7 @@ fn unreachable(brick: BrickId, what: &str) -> BlockError {
     BlockError::Unreachable(format!("{brick} at {what}"))
 }
 
-fn confused(brick: BrickId, address: &str) -> BlockError {
+fn unexpected_answer(brick: BrickId, address: &str) -> BlockError {
     BlockError::Unreachable(format!("{brick} at {address}: its answer makes no sense"))
 }
 
@@ -103,7 +103,7 @@ fn content_of(
 ) -> Result<Bytes, BlockError> {
     match answer? {
         (Answer::Content, bytes) if bytes.len() == len as usize => Ok(bytes),
-        _ => Err(confused(brick, address)),
+        _ => Err(unexpected_answer(brick, address)),
     }
 }
 
@@ -111,7 +111,7 @@ impl BlockService for RemoteBrick {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         match self.call(&Call::Put(id), parts)?.0 {
             Answer::Done => Ok(()),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
@@ -130,55 +130,55 @@ impl BlockService for RemoteBrick {
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         match self.call(&Call::Delete(ids.to_vec()), &[])?.0 {
             Answer::Done => Ok(()),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn moment(&self) -> Result<Moment, BlockError> {
         match self.call(&Call::Moment, &[])?.0 {
             Answer::Moment(moment) => Ok(moment),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
         match self.call(&Call::DeleteOlder { ids: ids.to_vec(), than }, &[])?.0 {
             Answer::Kept(ids) => Ok(ids),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         match self.call(&Call::Length(id), &[])?.0 {
             Answer::Length(len) => Ok(len),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
         match self.call(&Call::List { from }, &[])?.0 {
             Answer::Blocks(page) if goes_on(&page, from) => Ok(page),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         match self.call(&Call::Sessions, &[])?.0 {
             Answer::Sessions(sessions) => Ok(sessions),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn statfs(&self) -> Result<Statfs, BlockError> {
         match self.call(&Call::Statfs, &[])?.0 {
             Answer::Statfs(stat) => Ok(stat),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn check(&self, id: BlockId) -> Result<u32, BlockError> {
         match self.call(&Call::Check(id), &[])?.0 {
             Answer::Length(len) => Ok(len),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
         match self.call(&Call::TakeReads, &[])?.0 {
             Answer::Reads(reads) => Ok(reads),
-            _ => Err(self.confused()),
+            _ => Err(self.unexpected_answer()),
         }
     }
     fn note_reads(&self, reads: Vec<(BlockId, u32)>) {

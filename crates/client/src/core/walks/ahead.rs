@@ -124,7 +124,7 @@ impl Core {
             }
             let Some((place, dir)) = walk.next_expected() else { break };
             let here = self.subdirectories(dir);
-            let askable = matches!(self.cache.peek(dir), Some(node) if is_askable(node));
+            let fetchable = matches!(self.cache.peek(dir), Some(node) if is_fetchable(node));
             let walk = self.walks.walks.get_mut(number)?;
             match here {
                 // It was cached for another reason.
@@ -132,7 +132,7 @@ impl Core {
                     walk.set(&place, Stage::Cached(0));
                     walk.expect(&place, &children);
                 }
-                None if askable => {
+                None if fetchable => {
                     walk.set(&place, Stage::Requested);
                     dirs.push(dir);
                 }
@@ -176,7 +176,7 @@ impl Core {
             match walk.places.get(dir).cloned() {
                 // There was no room for it in the reply.
                 Some(place) if begun.is_some_and(|begun| number > begun) => walk.set(&place, Stage::Expected),
-                _ => self.walks.unexpect(*dir),
+                _ => self.walks.drop_expected(*dir),
             }
         }
     }
@@ -200,7 +200,7 @@ impl Core {
         self.install_end(ahead.ticket, dir, version, contents_after);
         let bytes = self.cache.bytes().saturating_sub(before);
         self.walks.came += 1;
-        let Some((children, _)) = self.subdirectories(dir) else { return self.walks.unexpect(dir) };
+        let Some((children, _)) = self.subdirectories(dir) else { return self.walks.drop_expected(dir) };
         let Some(walk) = self.walks.of(dir) else { return };
         let Some(place) = walk.places.get(&dir).cloned() else { return };
         if walk.stage(dir) == Some(Stage::Requested) {
@@ -223,12 +223,12 @@ impl Core {
     }
 
     fn give_up_ahead(&mut self, dir: InodeId) {
-        self.walks.unexpect(dir);
+        self.walks.drop_expected(dir);
         self.cache.give_up(dir);
     }
 }
 
 /// Whether a directory can be fetched whole.
-fn is_askable(node: &Node) -> bool {
+fn is_fetchable(node: &Node) -> bool {
     matches!(node.body, Body::Directory(_)) && !node.stale && node.inode.entries <= DIR_FETCH_ENTRIES_MAX
 }
