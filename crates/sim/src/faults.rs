@@ -256,7 +256,7 @@ fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind) {
         FaultKind::SlowWay(from, to, _) => {
             cluster.network.set(|conditions| _ = conditions.slow.remove(&(*from, *to)))
         }
-        FaultKind::KillClient(client) => programs.revive(*client),
+        FaultKind::KillClient(client) => programs.restart_client(*client),
         FaultKind::Disk(node, fault) => {
             cluster.disks.set_fault(&cluster.home(*node), DiskFault::None);
             if *fault != DiskFault::Slow {

@@ -145,7 +145,7 @@ impl Programs {
     }
 
     /// Starts the machine again, and mounts.
-    pub fn revive(&self, machine: Machine) {
+    pub fn restart_client(&self, machine: Machine) {
         let mount = machine - FIRST_CLIENT;
         if self.client(mount).is_some() {
             return;

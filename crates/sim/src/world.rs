@@ -98,7 +98,7 @@ pub fn run(plan: &Plan, print: bool, level: tracing::Level) -> Report {
     let programs = Programs::new(&cluster, plan.seed, plan.clients, plan.workers);
     let findings = Rc::new(Findings::default());
     let (main, told, does, stage) = (cluster.clone(), findings.clone(), programs.clone(), plan.clone());
-    let life = move || course(&main, &does, &told, &stage);
+    let life = move || run_plan(&main, &does, &told, &stage);
     let task = world.start(OBSERVER, Duration::ZERO, "world", Box::new(life));
     match world.run(task, WORLD_MAX) {
         End::Done => {}
@@ -180,8 +180,8 @@ fn is_expected(plan: &Plan, error: &str) -> bool {
         || plan.has_complaints() && complaints.iter().any(|words| error.contains(words))
 }
 
-/// The course of a world.
-fn course(cluster: &Rc<Cluster>, programs: &Rc<Programs>, findings: &Rc<Findings>, plan: &Plan) {
+/// Runs the plan of a world.
+fn run_plan(cluster: &Rc<Cluster>, programs: &Rc<Programs>, findings: &Rc<Findings>, plan: &Plan) {
     let world = &cluster.world;
     for node in 1..=NODES {
         set_clock(cluster, node);

@@ -163,7 +163,7 @@ impl<'a> Copying<'a> {
                 Some((brick, answer)) => self.answered(brick, answer)?,
                 None if Instant::now() >= give_up => break,
                 None => {
-                    self.lose_patience();
+                    self.replace_slow_bricks();
                     patience = Instant::now() + STORE_HEDGE;
                 }
             }
@@ -211,7 +211,7 @@ impl<'a> Copying<'a> {
                     tracing::warn!(%brick, block = %self.id, %error, "a brick did not take a block");
                 }
                 if !was_slow {
-                    self.make_room_for_another(brick);
+                    self.mark_failed(brick);
                 }
                 self.failures.push(error);
                 Ok(())
@@ -220,18 +220,18 @@ impl<'a> Copying<'a> {
     }
 
     /// The bricks that have not answered are slow: other bricks take their place.
-    fn lose_patience(&mut self) {
+    fn replace_slow_bricks(&mut self) {
         for brick in self.calls.pending.clone() {
             if !self.slow.contains(&brick) {
                 tracing::debug!(%brick, block = %self.id, "a brick is slow to take a block");
                 self.inner.health.failed(brick);
                 self.slow.push(brick);
-                self.make_room_for_another(brick);
+                self.mark_failed(brick);
             }
         }
     }
 
-    fn make_room_for_another(&mut self, brick: BrickId) {
+    fn mark_failed(&mut self, brick: BrickId) {
         self.content.failed(brick);
         if let Some((_, node)) = self.nodes.iter().find(|(it, _)| *it == brick) {
             self.load.remove(*node);

@@ -79,7 +79,7 @@ impl Pieces {
         for piece in self.near(lock.range) {
             if piece.kind == lock.kind {
                 plan.out.push(piece.range.start());
-                joined.range = joined.range.hull(piece.range);
+                joined.range = joined.range.enclosing(piece.range);
             } else if piece.range.overlaps(lock.range) {
                 plan.cut(piece, lock.range);
                 plan.frees |= lock.kind == LockKind::Read;

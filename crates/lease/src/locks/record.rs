@@ -102,7 +102,7 @@ impl LockRange {
     }
 
     /// The smallest range that contains both.
-    pub(super) fn hull(self, other: LockRange) -> LockRange {
+    pub(super) fn enclosing(self, other: LockRange) -> LockRange {
         LockRange { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 

@@ -248,7 +248,7 @@ impl Import<'_> {
         }
         let outcome = match self.mode {
             Mode::DryRun => self.look(relative, file, &path),
-            _ => self.bring(relative, file, &path),
+            _ => self.copy_file(relative, file, &path),
         };
         match outcome {
             Ok(true) => {
@@ -285,7 +285,7 @@ impl Import<'_> {
     }
 
     /// Makes one file in the target, unless it is there; false if another one has its name.
-    fn bring(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
+    fn copy_file(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
         let there = match fs::symlink_metadata(path) {
             Ok(there) => Some(there),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
