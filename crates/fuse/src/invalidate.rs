@@ -477,7 +477,7 @@ impl Invalidator {
                 continue;
             }
             self.wake(&mut state);
-            self.look_after_unflushable(&mut state);
+            self.watch_unflushable(&mut state);
             if state.left(batch).is_some() {
                 self.news.wait_for(&mut state, BLOCKED_AFTER);
             }

@@ -144,13 +144,13 @@ impl PageBaselines {
     }
 
     /// A thread begins to look up the dirty pages of a file. Returns false if another one already does.
-    pub fn begin_looks(&mut self, ino: InodeId) -> bool {
+    pub fn begin_page_lookup(&mut self, ino: InodeId) -> bool {
         let is_first = !self.looks.contains_key(&ino);
         self.looks.entry(ino).or_default();
         is_first
     }
 
-    pub fn end_looks(&mut self, ino: InodeId) {
+    pub fn end_page_lookup(&mut self, ino: InodeId) {
         self.looks.remove(&ino);
     }
 
@@ -293,7 +293,7 @@ mod tests {
     fn what_is_filled_or_written_back_while_pages_are_looked_at_is_known() {
         let mut baselines = PageBaselines::default();
         baselines.begin_write(FILE, Pages::of_bytes(0, 1));
-        assert!(baselines.begin_looks(FILE) && !baselines.begin_looks(FILE));
+        assert!(baselines.begin_page_lookup(FILE) && !baselines.begin_page_lookup(FILE));
         baselines.look(FILE);
         baselines.end_write(FILE, Pages::of_bytes(0, 1));
         baselines.begin_read(FILE, Pages::of_bytes(4096, 1));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(untouched(&baselines), [false, false, true]);
         baselines.look(FILE);
         assert_eq!(untouched(&baselines), [true; 3]);
-        baselines.end_looks(FILE);
-        assert!(baselines.begin_looks(FILE));
+        baselines.end_page_lookup(FILE);
+        assert!(baselines.begin_page_lookup(FILE));
     }
 }

@@ -85,11 +85,11 @@ impl DirtyPageScanner {
 impl Invalidator {
     /// Starts a thread for each file whose invalidation is blocked. To be called repeatedly while
     /// invalidations are waited for.
-    pub(super) fn look_after_unflushable(&self, state: &mut State) {
+    pub(super) fn watch_unflushable(&self, state: &mut State) {
         for ino in state.unflushable() {
             let Some(me) = self.me.upgrade() else { return };
             // One thread per file is enough.
-            if !state.page_baselines.begin_looks(ino) {
+            if !state.page_baselines.begin_page_lookup(ino) {
                 continue;
             }
             let run = move || {
@@ -97,11 +97,11 @@ impl Invalidator {
                     tracing::debug!(%error, %ino, "pages that were changed through mappings are waited for");
                     shoal_runtime::thread::sleep(UNFLUSHABLE_PAUSE);
                 }
-                me.state.lock().page_baselines.end_looks(ino);
+                me.state.lock().page_baselines.end_page_lookup(ino);
             };
             if let Err(error) = Builder::new().name("fuse-stuck".into()).spawn(run) {
                 tracing::warn!(%error, "cannot start a thread for pages that the kernel cannot write back");
-                state.page_baselines.end_looks(ino);
+                state.page_baselines.end_page_lookup(ino);
             }
         }
     }
