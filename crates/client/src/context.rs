@@ -139,7 +139,7 @@ impl Context {
     pub(crate) fn invalidate_kernel(&self) {
         let inodes = self.state.lock().core.referred_inodes();
         if let Some(kernel) = self.shared.kernel.get() {
-            kernel.forget_all(&inodes);
+            kernel.invalidate_all(&inodes);
         }
     }
 }

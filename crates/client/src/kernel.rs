@@ -33,11 +33,11 @@ pub enum Stale {
 /// request of this mount that waits for a server: the server may be waiting for this call.
 pub trait KernelCache: Send + Sync + 'static {
     /// Invalidates the kernel's cache. When this returns, nothing of `stale` is answered from it any more.
-    fn forget(&self, stale: &[Stale]);
+    fn invalidate(&self, stale: &[Stale]);
 
     /// Invalidates the whole kernel cache, because the lease has run out. `inodes` are all that the kernel
     /// refers to.
-    fn forget_all(&self, inodes: &[InodeId]);
+    fn invalidate_all(&self, inodes: &[InodeId]);
 
     /// The lease was renewed: the cache may be used until this time since boot
     /// ([`since_boot`](shoal_runtime::time::since_boot)). The guard invalidates the cache then if this

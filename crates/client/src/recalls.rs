@@ -241,7 +241,7 @@ impl RecallWorker {
         if let Some(kernel) = self.context.shared.kernel.get() {
             kernel.wait_consumed(&|ino| self.context.state.lock().core.is_about(recall, ino));
             if !stale.is_empty() {
-                kernel.forget(&stale);
+                kernel.invalidate(&stale);
             }
         }
         if mistake("do not report open files to a recall") {

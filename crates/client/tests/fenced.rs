@@ -301,8 +301,8 @@ struct Kernel {
 }
 
 impl KernelCache for Kernel {
-    fn forget(&self, _: &[Stale]) {}
-    fn forget_all(&self, inodes: &[InodeId]) {
+    fn invalidate(&self, _: &[Stale]) {}
+    fn invalidate_all(&self, inodes: &[InodeId]) {
         self.all.fetch_add(1, Ordering::SeqCst);
         *self.inodes.lock() = inodes.to_vec();
     }

@@ -121,13 +121,13 @@ struct Kernel {
 }
 
 impl KernelCache for Kernel {
-    fn forget(&self, _: &[Stale]) {
+    fn invalidate(&self, _: &[Stale]) {
         let wait = self.chance.lock().random_range(0..=self.slowest_us);
         if wait % 3 == 0 {
             std::thread::sleep(Duration::from_micros(wait));
         }
     }
-    fn forget_all(&self, _: &[InodeId]) {}
+    fn invalidate_all(&self, _: &[InodeId]) {}
 }
 
 /// The configuration of a run.

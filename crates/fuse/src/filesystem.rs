@@ -342,7 +342,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let is_size_check = invalidator.is_size_check(thread, ino, handle.is_some());
         if handle.is_some()
             && !is_size_check
-            && invalidator.was_dropped(ino)
+            && invalidator.was_invalidated(ino)
             && !mistake("answer readers before the kernel has the size")
         {
             return pending.show_size();

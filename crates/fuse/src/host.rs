@@ -15,19 +15,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 pub use crate::mount_point::{DirtyPages, OpenFile};
-pub use crate::notify::Dropped;
+pub use crate::notify::NotifyOutcome;
 pub use crate::thread::{Thread, Writing};
 
 /// A kernel with its threads. The notifications are those of `linux/fuse.h`; they may block as there.
 pub trait Host: Send + Sync + 'static {
     /// `INVAL_ENTRY`: invalidates a dentry.
-    fn entry(&self, node: InodeId, name: &Name) -> io::Result<Dropped>;
+    fn entry(&self, node: InodeId, name: &Name) -> io::Result<NotifyOutcome>;
     /// `INVAL_INODE`: invalidates attributes, and content from byte `offset` on; `len` 0 means up to the end.
-    fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<Dropped>;
+    fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<NotifyOutcome>;
     /// `PRUNE`: evicts those of these inodes that are not in use. `EINVAL`: the kernel does not know it.
-    fn prune(&self, nodes: &[InodeId]) -> io::Result<Dropped>;
+    fn prune(&self, nodes: &[InodeId]) -> io::Result<NotifyOutcome>;
     /// `INC_EPOCH`: outdates every dentry of the mount.
-    fn epoch(&self) -> io::Result<Dropped>;
+    fn epoch(&self) -> io::Result<NotifyOutcome>;
     /// The calling thread may be blocked in notifications (`true`), or in calls on files of the mount: it
     /// closes all other files.
     fn keep_nothing_else(&self, notifies: bool);
@@ -53,7 +53,7 @@ pub trait Host: Send + Sync + 'static {
     fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<Box<dyn OpenFile>>;
 
     /// Invalidates attributes only. Never waits.
-    fn attributes(&self, node: InodeId) -> io::Result<Dropped> {
+    fn attributes(&self, node: InodeId) -> io::Result<NotifyOutcome> {
         self.inode(node, NO_CONTENT, 0)
     }
 }
@@ -85,26 +85,29 @@ impl Machine {
         self.device.get().ok_or(io::ErrorKind::NotConnected)?.file().try_clone()
     }
 
-    fn notify(&self, send: impl FnOnce(&Notifications) -> nix::Result<Dropped>) -> io::Result<Dropped> {
-        let outcome = self.device.get().map_or(Ok(Dropped::Ended), send);
+    fn notify(
+        &self,
+        send: impl FnOnce(&Notifications) -> nix::Result<NotifyOutcome>,
+    ) -> io::Result<NotifyOutcome> {
+        let outcome = self.device.get().map_or(Ok(NotifyOutcome::Ended), send);
         outcome.map_err(io::Error::from)
     }
 }
 
 impl Host for Machine {
-    fn entry(&self, node: InodeId, name: &Name) -> io::Result<Dropped> {
+    fn entry(&self, node: InodeId, name: &Name) -> io::Result<NotifyOutcome> {
         self.notify(|kernel| kernel.entry(node, name))
     }
 
-    fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<Dropped> {
+    fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<NotifyOutcome> {
         self.notify(|kernel| kernel.inode(node, offset, len))
     }
 
-    fn prune(&self, nodes: &[InodeId]) -> io::Result<Dropped> {
+    fn prune(&self, nodes: &[InodeId]) -> io::Result<NotifyOutcome> {
         self.notify(|kernel| kernel.prune(nodes))
     }
 
-    fn epoch(&self) -> io::Result<Dropped> {
+    fn epoch(&self) -> io::Result<NotifyOutcome> {
         self.notify(Notifications::epoch)
     }
 

@@ -26,7 +26,7 @@
 //! **Assumes.** Linux 6.16 or newer for `INC_EPOCH`. An older kernel is told to keep no names at all (see
 //! `kernel`), so there are none to invalidate.
 //!
-//! **Promises.** When [`KernelCache::forget`] returns, the kernel's cache answers nothing of the invalidated
+//! **Promises.** When [`KernelCache::invalidate`] returns, the kernel's cache answers nothing of the invalidated
 //! objects any more, not even from a reply that was in flight. It returns in bounded time: at once when the
 //! mount has ended, and with an error in the log when the kernel has made no progress for
 //! [`KERNEL_WAIT_MAX`](limits::KERNEL_WAIT_MAX).
@@ -57,9 +57,9 @@ use crate::affinity;
 use crate::answer;
 use crate::context::{Holds, Write};
 use crate::dir_activity::DirActivity;
-use crate::host::{Dropped, Host, HostRef};
+use crate::host::{Host, HostRef, NotifyOutcome};
 use crate::limits::{
-    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
+    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, INVALIDATIONS_AT_ONCE_MAX,
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use crate::nodeid_alias::NodeIds;
@@ -128,7 +128,7 @@ pub(crate) struct Invalidator {
     evictions: Evictions,
     busy: DirActivity,
     /// An inode was invalidated at least once.
-    drops_at_all: AtomicBool,
+    any_invalidations: AtomicBool,
     /// Number of invalidations skipped because the kernel had nothing cached.
     skips: AtomicU64,
     state: Mutex<State>,
@@ -156,7 +156,7 @@ impl Invalidator {
             unfinished_listings: UnfinishedListings::new(),
             evictions: Evictions::default(),
             busy: DirActivity::new(),
-            drops_at_all: AtomicBool::new(false),
+            any_invalidations: AtomicBool::new(false),
             skips: AtomicU64::new(0),
             state: Mutex::new(State::new(host)),
             work: Condvar::new(),
@@ -252,7 +252,7 @@ impl Invalidator {
         tid: u32,
         fills: bool,
     ) -> Option<BeingRead> {
-        self.drops_at_all.load(SeqCst).then(|| {
+        self.any_invalidations.load(SeqCst).then(|| {
             let pages = Pages::of_bytes(offset, u64::from(len));
             let mut state = self.state.lock();
             state.begin_read(ino, pages, tid);
@@ -267,7 +267,7 @@ impl Invalidator {
     /// A write with `O_DIRECT` is stored and not answered yet: invalidates its pages, which may have been
     /// filled since the kernel invalidated them and sent the request (hazard 20).
     pub(crate) fn is_written_directly(&self, write: Write) {
-        self.note_drops(&[write.ino]);
+        self.record_invalidations(&[write.ino]);
         self.send(&[Notice::Node { ino: write.ino, pages: Pages::of_bytes(write.offset, write.len) }]);
     }
 
@@ -303,7 +303,7 @@ impl Invalidator {
     /// The kernel requests an inode, and may cache the reply. To be called before the reply's content is
     /// read.
     pub(crate) fn is_asked_about(&self, ino: InodeId) {
-        if self.drops_at_all.load(SeqCst) {
+        if self.any_invalidations.load(SeqCst) {
             self.state.lock().already_invalidated.is_asked_about(ino);
         }
     }
@@ -414,13 +414,13 @@ impl Invalidator {
     }
 
     /// Whether an inode was invalidated recently, or is about to be.
-    pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
-        self.drops_at_all.load(SeqCst) && self.last_drop(ino).is_some()
+    pub(crate) fn was_invalidated(&self, ino: InodeId) -> bool {
+        self.any_invalidations.load(SeqCst) && self.last_invalidation(ino).is_some()
     }
 
     /// The number of the last invalidation of an inode, if that was recent.
-    fn last_drop(&self, ino: InodeId) -> Option<u64> {
-        self.state.lock().last_drop(ino)
+    fn last_invalidation(&self, ino: InodeId) -> Option<u64> {
+        self.state.lock().last_invalidation(ino)
     }
 
     /// The mount has ended: all waits for the kernel end.
@@ -431,14 +431,14 @@ impl Invalidator {
     }
 
     /// Inodes are about to be invalidated.
-    fn note_drops(&self, inodes: &[InodeId]) {
-        self.drops_at_all.store(true, SeqCst);
-        self.state.lock().note_drops(inodes);
+    fn record_invalidations(&self, inodes: &[InodeId]) {
+        self.any_invalidations.store(true, SeqCst);
+        self.state.lock().record_invalidations(inodes);
     }
 
     /// Inodes are about to be invalidated because other clients change them: write permits for them end.
     fn void_write_permits(&self, inodes: &[InodeId]) {
-        self.note_drops(inodes);
+        self.record_invalidations(inodes);
         if let Some(client) = self.client.upgrade() {
             client.forget_writers(inodes);
         }
@@ -449,7 +449,7 @@ impl Invalidator {
         if self.kernel().is_none() {
             return;
         }
-        for chunk in notices.chunks(DROPS_AT_ONCE_MAX) {
+        for chunk in notices.chunks(INVALIDATIONS_AT_ONCE_MAX) {
             self.send_batch(chunk);
         }
     }
@@ -576,11 +576,11 @@ impl Invalidator {
             let mut state = self.state.lock();
             state.goes_to_the_kernel(id);
             (
-                state.page_baselines.begin_drop(),
+                state.page_baselines.begin_invalidation(),
                 (pages == Pages::ALL).then(|| state.already_invalidated.begin(ino)),
             )
         };
-        let dropped = self.drop_node(kernel, ino, offset, len);
+        let dropped = self.invalidate_node(kernel, ino, offset, len);
         let mut state = self.state.lock();
         let left = state.page_baselines.dropped(ino, pages, begun);
         if !left.is_empty() {
@@ -593,27 +593,27 @@ impl Invalidator {
     }
 
     /// Invalidates an inode under all its node ids. Returns whether the kernel knew it.
-    fn drop_node(&self, kernel: &dyn Host, ino: InodeId, offset: i64, len: i64) -> bool {
+    fn invalidate_node(&self, kernel: &dyn Host, ino: InodeId, offset: i64, len: i64) -> bool {
         let start = Instant::now();
         loop {
-            let mut told = Ok(Dropped::Unknown);
+            let mut told = Ok(NotifyOutcome::Unknown);
             // The result for the last node id counts; an alias may already be unknown to the kernel.
             for node in self.nodes.of(ino) {
                 told = kernel.inode(node, offset, len);
             }
             match told {
-                Ok(Dropped::Yes) => return true,
-                Ok(Dropped::Ended) => return false,
+                Ok(NotifyOutcome::Invalidated) => return true,
+                Ok(NotifyOutcome::Ended) => return false,
                 // Either the kernel is evicting the inode, or a reply that introduces it is in flight (hazard
                 // 6).
-                Ok(Dropped::Unknown)
+                Ok(NotifyOutcome::Unknown)
                     if self.may_arrive(ino)
                         && start.elapsed() < ARRIVAL_WAIT
                         && !mistake("invalidate an unknown inode only once") =>
                 {
                     shoal_runtime::thread::sleep(ARRIVAL_LOOK_EVERY);
                 }
-                Ok(Dropped::Unknown) => return false,
+                Ok(NotifyOutcome::Unknown) => return false,
                 Err(error) => {
                     tracing::error!(%error, %ino, "the kernel refuses to invalidate an inode that another client changes");
                     return false;
@@ -629,7 +629,7 @@ impl Invalidator {
 }
 
 impl KernelCache for Invalidator {
-    fn forget(&self, stale: &[Stale]) {
+    fn invalidate(&self, stale: &[Stale]) {
         let mut seen = HashSet::with_capacity(stale.len());
         let (mut names, mut nodes, mut all_names, mut unused) = (Vec::new(), Vec::new(), false, Vec::new());
         for item in stale.iter().filter(|item| !is_passed_over() && seen.insert(*item)) {
@@ -699,7 +699,7 @@ impl KernelCache for Invalidator {
         self.wait_for_sizes(concerns);
     }
 
-    fn forget_all(&self, inodes: &[InodeId]) {
+    fn invalidate_all(&self, inodes: &[InodeId]) {
         if mistake("keep the kernel's cache without a lease") {
             return;
         }

@@ -64,7 +64,7 @@ mod thread;
 mod tune;
 mod xattr;
 
-pub use host::{DirtyPages, Dropped, Host, OpenFile, Thread, Writing};
+pub use host::{DirtyPages, Host, NotifyOutcome, OpenFile, Thread, Writing};
 pub use hot::{HotBy, HotInode};
 pub use invalidate::InvalidationCounts;
 pub use local::{LocalMount, LocalOptions};

@@ -66,7 +66,7 @@ pub const NAME_NOTIFIERS_MAX: usize = 32;
 /// A notification thread ends when it had nothing to do for this long.
 pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
 /// Notifications that are queued at once by one caller: bounds the queue.
-pub const DROPS_AT_ONCE_MAX: usize = 16_384;
+pub const INVALIDATIONS_AT_ONCE_MAX: usize = 16_384;
 /// Rounds of lseek(2) for data or holes: another one is needed if a mapping has changed what was found.
 pub const SEEK_ROUNDS_MAX: u32 = 100;
 /// Only a notification that takes longer than this can be blocked. Also the interval at which that is
@@ -153,7 +153,7 @@ pub const LATE_NAMES_MAX: Duration = Duration::from_secs(1);
 /// Threads that are remembered to have changed names.
 pub const NAMED_KEPT_MAX: usize = 64;
 /// Inodes that are remembered as recently invalidated; with more, every inode counts as such.
-pub const RECENT_DROPS_MAX: usize = 4096;
+pub const RECENT_INVALIDATIONS_MAX: usize = 4096;
 /// An invalidation of an inode unknown to the kernel is repeated for this long, because a reply that
 /// introduces it may be in flight. The kernel takes microseconds, unless the machine is overloaded.
 pub const ARRIVAL_WAIT: Duration = Duration::from_secs(1);

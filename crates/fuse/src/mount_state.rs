@@ -44,7 +44,7 @@ impl Shared {
     pub(crate) fn may_be_outdated(&self, holds: Holds) -> bool {
         match holds {
             Holds::Pages(Write { ino, .. }) => {
-                self.invalidator.was_dropped(ino) && !self.client.has_write_permit(ino)
+                self.invalidator.was_invalidated(ino) && !self.client.has_write_permit(ino)
             }
             _ => false,
         }

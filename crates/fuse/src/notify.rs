@@ -26,9 +26,9 @@ const HEADER_BYTES: usize = 16;
 
 /// The outcome of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Dropped {
+pub enum NotifyOutcome {
     /// The kernel has invalidated it.
-    Yes,
+    Invalidated,
     /// The kernel did not know the object.
     Unknown,
     /// The connection is closed: the mount has ended.
@@ -63,7 +63,7 @@ impl Notifications {
     }
 
     /// Invalidates a dentry.
-    pub(crate) fn entry(&self, dir: InodeId, name: &Name) -> nix::Result<Dropped> {
+    pub(crate) fn entry(&self, dir: InodeId, name: &Name) -> nix::Result<NotifyOutcome> {
         let name = name.as_bytes();
         let mut body = Vec::with_capacity(16 + name.len() + 1);
         body.extend_from_slice(&dir.0.to_ne_bytes());
@@ -75,7 +75,7 @@ impl Notifications {
     }
 
     /// Invalidates attributes, and content from byte `offset` on; `len` 0 means up to the end.
-    pub(crate) fn inode(&self, ino: InodeId, offset: i64, len: i64) -> nix::Result<Dropped> {
+    pub(crate) fn inode(&self, ino: InodeId, offset: i64, len: i64) -> nix::Result<NotifyOutcome> {
         let mut body = [0; 24];
         body[..8].copy_from_slice(&ino.0.to_ne_bytes());
         body[8..16].copy_from_slice(&offset.to_ne_bytes());
@@ -84,13 +84,13 @@ impl Notifications {
     }
 
     /// Invalidates attributes only. Never waits.
-    pub(crate) fn attributes(&self, ino: InodeId) -> nix::Result<Dropped> {
+    pub(crate) fn attributes(&self, ino: InodeId) -> nix::Result<NotifyOutcome> {
         self.inode(ino, NO_CONTENT, 0)
     }
 
     /// Makes the kernel forget those of these inodes that are not in use. Kernels before Linux 6.18 answer
     /// `EINVAL`.
-    pub(crate) fn prune(&self, nodes: &[InodeId]) -> nix::Result<Dropped> {
+    pub(crate) fn prune(&self, nodes: &[InodeId]) -> nix::Result<NotifyOutcome> {
         // A count, and twelve bytes that are not used yet.
         let mut body = vec![0; 16];
         body[..4].copy_from_slice(&(nodes.len() as u32).to_ne_bytes());
@@ -99,11 +99,11 @@ impl Notifications {
     }
 
     /// Outdates every dentry of the mount.
-    pub(crate) fn epoch(&self) -> nix::Result<Dropped> {
+    pub(crate) fn epoch(&self) -> nix::Result<NotifyOutcome> {
         self.send(INC_EPOCH, &[])
     }
 
-    fn send(&self, code: i32, body: &[u8]) -> nix::Result<Dropped> {
+    fn send(&self, code: i32, body: &[u8]) -> nix::Result<NotifyOutcome> {
         let len = HEADER_BYTES + body.len();
         let mut message = Vec::with_capacity(len);
         message.extend_from_slice(&(len as u32).to_ne_bytes());
@@ -112,10 +112,12 @@ impl Notifications {
         message.extend_from_slice(body);
         // One write is one message.
         match nix::unistd::write(&self.device, &message) {
-            Ok(_) => Ok(Dropped::Yes),
+            Ok(_) => Ok(NotifyOutcome::Invalidated),
             // `ENOTDIR`: the kernel knows the directory's node id as something else by now.
-            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(Dropped::Unknown),
-            Err(Errno::ENODEV | Errno::ENOTCONN | Errno::ECONNABORTED | Errno::EPERM) => Ok(Dropped::Ended),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(NotifyOutcome::Unknown),
+            Err(Errno::ENODEV | Errno::ENOTCONN | Errno::ECONNABORTED | Errno::EPERM) => {
+                Ok(NotifyOutcome::Ended)
+            }
             Err(error) => Err(error),
         }
     }

@@ -414,11 +414,11 @@ impl NoCaches {
 }
 
 impl KernelCache for NoCaches {
-    fn forget(&self, _: &[Stale]) {
+    fn invalidate(&self, _: &[Stale]) {
         NoCaches::take_time(FORGETS_MAX);
     }
 
-    fn forget_all(&self, _: &[InodeId]) {
+    fn invalidate_all(&self, _: &[InodeId]) {
         NoCaches::take_time(FORGETS_MAX);
     }
 

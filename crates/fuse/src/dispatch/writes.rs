@@ -78,7 +78,7 @@ impl Pending<'_, ReplyXattr> {
         let answer = |reply, value| answer::sized(reply, 0, value);
         let Shared { client, invalidator, .. } = &**self.shared();
         let writing = || invalidator.host().writing(thread);
-        let known = invalidator.was_dropped(ino).then(writing);
+        let known = invalidator.was_invalidated(ino).then(writing);
         let waits = known != Some(None)
             && !mistake("let every writer pass")
             && client.acquire_write_permit(Wait::Never, ino) == Err(Failure::WouldBlock);

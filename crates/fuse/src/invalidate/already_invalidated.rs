@@ -6,7 +6,7 @@
 //! invalidation. If an inode is invalidated again only after a request for it, the kernel has accepted a size
 //! in between.
 
-use crate::limits::RECENT_DROPS_MAX;
+use crate::limits::RECENT_INVALIDATIONS_MAX;
 use shoal_types::InodeId;
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ pub(super) struct InvalidationId(u64);
 /// The inodes of which the kernel has nothing cached.
 #[derive(Default, Debug)]
 pub(super) struct AlreadyInvalidated {
-    dropping: HashMap<InodeId, InvalidationId>,
+    in_progress: HashMap<InodeId, InvalidationId>,
     empty: HashSet<InodeId>,
     last_id: u64,
     skips: u64,
@@ -28,17 +28,17 @@ impl AlreadyInvalidated {
     pub(super) fn begin(&mut self, ino: InodeId) -> InvalidationId {
         self.last_id += 1;
         let id = InvalidationId(self.last_id);
-        self.dropping.insert(ino, id);
+        self.in_progress.insert(ino, id);
         id
     }
 
     /// The invalidation has returned; `dropped`: the kernel knew the inode.
     pub(super) fn end(&mut self, ino: InodeId, id: InvalidationId, dropped: bool) {
         // Otherwise the inode was requested meanwhile, or another invalidation of it has begun.
-        if self.dropping.get(&ino) == Some(&id) {
-            self.dropping.remove(&ino);
+        if self.in_progress.get(&ino) == Some(&id) {
+            self.in_progress.remove(&ino);
             if dropped {
-                if self.empty.len() >= RECENT_DROPS_MAX {
+                if self.empty.len() >= RECENT_INVALIDATIONS_MAX {
                     self.empty.clear();
                 }
                 self.empty.insert(ino);
@@ -48,7 +48,7 @@ impl AlreadyInvalidated {
 
     /// The kernel requests the inode, and may cache the reply.
     pub(super) fn is_asked_about(&mut self, ino: InodeId) {
-        self.dropping.remove(&ino);
+        self.in_progress.remove(&ino);
         self.empty.remove(&ino);
     }
 
@@ -106,6 +106,6 @@ mod tests {
         let mut empty = AlreadyInvalidated::default();
         let id = empty.begin(FILE);
         empty.end(FILE, id, false);
-        assert!(!empty.skips(FILE) && empty.dropping.is_empty());
+        assert!(!empty.skips(FILE) && empty.in_progress.is_empty());
     }
 }

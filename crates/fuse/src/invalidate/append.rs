@@ -108,7 +108,7 @@ impl Invalidator {
         let mut begun = None;
         loop {
             self.size_barrier.expect(ino);
-            self.note_drops(&[ino]);
+            self.record_invalidations(&[ino]);
             let known = self.state.lock().readers.last_number;
             self.send(&whole(&[ino]));
             // A READ in flight may have delayed the notification for longer than this.
@@ -126,7 +126,7 @@ impl Invalidator {
         if mistake("keep the pages of a misplaced append") {
             return;
         }
-        self.note_drops(&[ino]);
+        self.record_invalidations(&[ino]);
         self.send(&whole(&[ino]));
     }
 

@@ -36,7 +36,7 @@ impl AttributesAsked {
             return answer(inode);
         }
         self.has_content = inode.as_ref().is_ok_and(|inode| inode.kind == FileKind::Regular);
-        if self.has_content && invalidator.was_dropped(ino) {
+        if self.has_content && invalidator.was_invalidated(ino) {
             self.before = self.invalidator.host.thread_state(self.tid);
         }
         answer(inode);
@@ -49,7 +49,7 @@ impl AttributesAsked {
     pub(crate) fn answer_change(self, reply: shoal_channel::ReplyAttr, inode: Inode, waited: bool) {
         self.invalidator.is_asked_about(self.ino);
         answer::attr(reply, self.ino, Ok(inode), |_| {
-            !waited && !self.invalidator.was_dropped(self.ino)
+            !waited && !self.invalidator.was_invalidated(self.ino)
                 || mistake("keep the attributes of a late change")
         });
         self.invalidator.change_answered(self.ino, self.tid);

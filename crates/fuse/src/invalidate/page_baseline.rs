@@ -88,7 +88,7 @@ impl PageBaselines {
     }
 
     /// Pages are about to be invalidated. Returns the number of the last baseline stored by then.
-    pub fn begin_drop(&self) -> u64 {
+    pub fn begin_invalidation(&self) -> u64 {
         self.last_number
     }
 
@@ -191,7 +191,7 @@ impl Invalidator {
 
     /// Whether another client may have changed the file since the kernel read the pages that it writes back.
     pub(crate) fn may_differ(&self, ino: InodeId) -> bool {
-        self.was_dropped(ino) || self.state.lock().page_baselines.are_kept(ino)
+        self.was_invalidated(ino) || self.state.lock().page_baselines.are_kept(ino)
     }
 
     /// Pages are about to be written back. A page that was written back before and not invalidated since has
@@ -205,7 +205,7 @@ impl Invalidator {
     /// A program has written to a file by write(2). The page cache has these bytes, but they are no change
     /// through a mapping.
     pub(crate) fn is_overwritten(&self, write: Write, data: &[u8]) {
-        if self.drops_at_all.load(SeqCst) {
+        if self.any_invalidations.load(SeqCst) {
             self.state.lock().page_baselines.overwrite(write, data);
         }
     }
@@ -255,7 +255,7 @@ mod tests {
             [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 4096, b'c')]
         );
         baselines.keep(range(8192, 4096), &[b'A'; 4096]);
-        let begun = baselines.begin_drop();
+        let begun = baselines.begin_invalidation();
         assert_eq!(baselines.dropped(FILE, Pages::of_bytes(12288, 4096), begun), []);
         assert_eq!(baselines.dropped(InodeId(9), Pages::ALL, begun), []);
         assert_eq!(kept(&baselines, 8192, 1 << 20), [(0, 4096, b'A'), (8192, 4096, b'c')]);
@@ -280,7 +280,7 @@ mod tests {
     fn page_with_a_baseline_stored_during_an_invalidation_is_invalidated_again() {
         let mut baselines = PageBaselines::default();
         baselines.keep(range(0, 4096), b"a");
-        let begun = baselines.begin_drop();
+        let begun = baselines.begin_invalidation();
         baselines.keep(range(4096, 8192), &[b'b'; 8192]);
         assert_eq!(baselines.dropped(FILE, Pages::ALL, begun), [Pages::of_bytes(4096, 8192)]);
         assert!(!baselines.is_kept(FILE, 0) && baselines.is_kept(FILE, 1));

@@ -20,7 +20,7 @@
 
 use super::Invalidator;
 use crate::affinity;
-use crate::host::Dropped;
+use crate::host::NotifyOutcome;
 use crate::limits::{
     PRUNE_LOOK_EVERY, PRUNE_MESSAGE_INODES, PRUNE_PAUSE_MAX, PRUNE_SLACK_PART, PRUNED_AT_ONCE_MAX,
 };
@@ -56,7 +56,7 @@ impl Invalidator {
                 let nodes: Vec<InodeId> = inodes.iter().flat_map(|ino| self.nodes.of(*ino)).collect();
                 self.counts.pruned.fetch_add(nodes.len() as u64, Relaxed);
                 match kernel.prune(&nodes) {
-                    Ok(Dropped::Ended) => return,
+                    Ok(NotifyOutcome::Ended) => return,
                     Ok(_) => {}
                     Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                         tracing::warn!(

@@ -140,7 +140,7 @@ impl Invalidator {
     ) -> AttributesAsked {
         let mut mode = CheckMode::Lockless;
         self.wait_until_settled(ino);
-        while let Some(drops) = self.last_drop(ino)
+        while let Some(drops) = self.last_invalidation(ino)
             && let Ok(inode) = client.getattr(Wait::Allowed, ino)
             && inode.kind == FileKind::Regular
             && let Ok(Seen { size, reply }) = self.check(ino, inode.generation, mode, begun)
@@ -150,7 +150,7 @@ impl Invalidator {
             let is_right = match &reply {
                 Some(reply) => reply.size == size,
                 // The kernel had valid attributes and sent no GETATTR.
-                None => self.last_drop(ino) == Some(drops),
+                None => self.last_invalidation(ino) == Some(drops),
             };
             if is_right {
                 return asked;

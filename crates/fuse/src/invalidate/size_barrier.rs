@@ -303,14 +303,14 @@ impl TrackedWrite<'_> {
             return invalidator.size_barrier.begin(write.ino, false);
         }
         invalidator.size_barrier.give_up(write.ino);
-        if invalidator.was_dropped(write.ino) && !has_waited.swap(true, SeqCst) {
+        if invalidator.was_invalidated(write.ino) && !has_waited.swap(true, SeqCst) {
             invalidator.is_waiting(Holds::Pages(*write));
         }
     }
 
     /// The write was carried out, and is about to be answered.
     pub(crate) fn is_written(&self, grew: bool) {
-        if !grew && !self.invalidator.was_dropped(self.write.ino) {
+        if !grew && !self.invalidator.was_invalidated(self.write.ino) {
             self.invalidator.size_barrier.end(self.write.ino);
         }
     }

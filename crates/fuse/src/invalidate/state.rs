@@ -247,12 +247,12 @@ impl State {
     }
 
     /// The number of the last invalidation of an inode, if it was recent.
-    pub fn last_drop(&self, ino: InodeId) -> Option<u64> {
+    pub fn last_invalidation(&self, ino: InodeId) -> Option<u64> {
         self.recent.last(ino)
     }
 
     /// Inodes are about to be invalidated.
-    pub fn note_drops(&mut self, inodes: &[InodeId]) {
+    pub fn record_invalidations(&mut self, inodes: &[InodeId]) {
         inodes.iter().for_each(|ino| self.recent.note(*ino));
     }
 
@@ -697,7 +697,7 @@ mod tests {
     #[test]
     fn write_sent_before_an_invalidation_has_its_pages_invalidated_again() {
         let mut state = State::default();
-        state.note_drops(&[FILE]);
+        state.record_invalidations(&[FILE]);
         let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(0, 1)));
         let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1 });

@@ -71,9 +71,9 @@ fn wait_for(what: impl Fn() -> bool) {
 
 /// Invalidates the kernel's caches, in bounded time.
 #[track_caller]
-fn forget(volume: &Volume, stale: &[Stale]) {
+fn invalidate(volume: &Volume, stale: &[Stale]) {
     let (kernel, stale) = (volume.mounted.kernel_cache(), stale.to_vec());
-    task(move || kernel.forget(&stale)).end();
+    task(move || kernel.invalidate(&stale)).end();
 }
 
 /// Makes a file without the kernel's knowledge.
@@ -105,7 +105,7 @@ fn invalidated_name_is_looked_up_again() {
     create_behind(&volume.client, ino(&dir), "new", b"made elsewhere");
     volume.client.unlink(Wait::Allowed, ino(&dir), b"old").expect("removed");
     assert!(dir.join("old").exists() && !dir.join("new").exists(), "the kernel cannot know");
-    forget(&volume, &[name(&dir, "old"), name(&dir, "new"), name(&dir, "never heard of")]);
+    invalidate(&volume, &[name(&dir, "old"), name(&dir, "new"), name(&dir, "never heard of")]);
     assert!(!dir.join("old").exists());
     assert_eq!(fs::read_to_string(dir.join("new")).expect("there"), "made elsewhere");
     assert_eq!(volume.stats().invalidations.epochs, 0, "nothing else had to go");
@@ -130,14 +130,14 @@ fn a_listing_goes_with_the_names_in_it() {
     create_behind(&volume.client, ino(&dir), "300", b"");
     assert_eq!(list().len(), 300, "the kernel cannot know");
     // The dcache does not have the name.
-    forget(&volume, &[name(&dir, "300")]);
+    invalidate(&volume, &[name(&dir, "300")]);
     assert_eq!(list().len(), 301);
     // A process that has the directory open sees the name after a rewind.
     let mut open = File::open(&dir).expect("opens");
     let mut page = vec![0; 1 << 16];
     while crate::sys::getdents(&open, &mut page).expect("read") > 0 {}
     create_behind(&volume.client, ino(&dir), "301", b"");
-    forget(&volume, &[Stale::Node(ino(&dir))]);
+    invalidate(&volume, &[Stale::Node(ino(&dir))]);
     open.rewind().expect("from the beginning");
     let mut text = Vec::new();
     while let len @ 1.. = crate::sys::getdents(&open, &mut page).expect("read") {
@@ -195,7 +195,7 @@ fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() 
     for name in removed {
         volume.client.unlink(Wait::Allowed, inode, name.as_bytes()).expect("removed");
         let name = Name::try_from(name.as_str()).expect("a name");
-        forget(&volume, &[Stale::Name { dir: inode, name }, Stale::Node(inode)]);
+        invalidate(&volume, &[Stale::Name { dir: inode, name }, Stale::Node(inode)]);
     }
     assert!(!listing.is_done() && volume.stats().invalidations.epochs > 0);
     gate.open();
@@ -218,7 +218,7 @@ fn invalidated_attributes_are_requested_again() {
     let set = SetAttr { perm: Some(0o600), ..SetAttr::default() };
     volume.client.setattr(Wait::Allowed, ino(&file), set).expect("changed");
     assert_eq!(stat(), 0o644, "the kernel cannot know");
-    forget(&volume, &[Stale::Node(ino(&file))]);
+    invalidate(&volume, &[Stale::Node(ino(&file))]);
     let requests = volume.requests(|| assert_eq!(stat(), 0o600));
     assert_eq!(count(&requests, "getattr"), 1, "{requests:?}");
     assert_eq!(count(&requests, "lookup"), 0, "{requests:?}");
@@ -239,7 +239,7 @@ fn invalidated_content_is_read_again() {
         bytes
     };
     assert_eq!(read(), old[100_000..100_009], "the kernel cannot know");
-    forget(&volume, &[Stale::Node(ino(&path))]);
+    invalidate(&volume, &[Stale::Node(ino(&path))]);
     assert_eq!(&read(), b"elsewhere");
 }
 
@@ -252,14 +252,14 @@ fn a_file_that_grew_or_shrank_elsewhere_shows_its_new_size_and_content() {
     let mut text = String::new();
     file.read_to_string(&mut text).expect("read");
     volume.client.write(Wait::Allowed, ino(&path), 5, &pattern(20_000), false).expect("written");
-    forget(&volume, &[Stale::Node(ino(&path))]);
+    invalidate(&volume, &[Stale::Node(ino(&path))]);
     assert_eq!(fs::metadata(&path).expect("there").len(), 20_005);
     let mut more = Vec::new();
     file.read_to_end(&mut more).expect("read");
     assert!(more == pattern(20_000), "who had read to the end reads on");
     let set = SetAttr { size: Some(3), ..SetAttr::default() };
     volume.client.setattr(Wait::Allowed, ino(&path), set).expect("changed");
-    forget(&volume, &[Stale::Node(ino(&path))]);
+    invalidate(&volume, &[Stale::Node(ino(&path))]);
     assert_eq!(fs::read(&path).expect("read"), b"sho");
     file.rewind().expect("from the beginning");
     more.clear();
@@ -267,7 +267,7 @@ fn a_file_that_grew_or_shrank_elsewhere_shows_its_new_size_and_content() {
     assert_eq!(more, b"sho");
     // The result is the same for a read that sends no GETATTR first.
     volume.client.write(Wait::Allowed, ino(&path), 3, b"re", false).expect("written");
-    forget(&volume, &[Stale::Node(ino(&path))]);
+    invalidate(&volume, &[Stale::Node(ino(&path))]);
     let mut bytes = [0; 8];
     assert_eq!(file.read_at(&mut bytes, 0).expect("read"), 5);
     assert_eq!(&bytes[..5], b"shore");
@@ -282,7 +282,7 @@ fn invalidated_link_target_is_read_again() {
         assert_eq!(fs::read_link(&link).expect("a link"), Path::new("there"));
     }
     assert_eq!(volume.requests(|| drop(fs::read_link(&link))), []);
-    forget(&volume, &[Stale::Node(ino(&link))]);
+    invalidate(&volume, &[Stale::Node(ino(&link))]);
     let requests = volume.requests(|| drop(fs::read_link(&link).expect("a link")));
     assert_eq!(count(&requests, "readlink"), 1, "{requests:?}");
 }
@@ -302,7 +302,7 @@ fn when_the_lease_has_run_out_everything_is_asked_for_again() {
     look();
     assert_eq!(volume.requests(look), []);
     let (kernel, inodes) = (volume.mounted.kernel_cache(), [InodeId::ROOT, ino(&dir), ino(&path)]);
-    task(move || kernel.forget_all(&inodes)).end();
+    task(move || kernel.invalidate_all(&inodes)).end();
     let requests = volume.requests(look);
     for op in ["lookup", "read"] {
         assert!(count(&requests, op) > 0, "{op} in {requests:?}");
@@ -332,7 +332,7 @@ fn who_works_in_a_directory_goes_on_when_all_names_are_outdated() {
     out.read_exact(&mut [0]).expect("it is there");
     let (kernel, inodes) =
         (volume.mounted.kernel_cache(), [ino(&volume.path("a")), ino(&volume.path("a/b"))]);
-    task(move || kernel.forget_all(&inodes)).end();
+    task(move || kernel.invalidate_all(&inodes)).end();
     assert!(volume.path("a/b/file").exists());
     shell.stdin.take().expect("a pipe").write_all(b"\n").expect("heard");
     let mut text = String::new();
@@ -353,7 +353,7 @@ fn a_name_is_dropped_at_once_while_a_create_beside_it_waits() {
     let create = task(move || File::create(path).map(drop));
     wait_for(|| gate.waiting() > 0);
     for stale in ["old", "absent"].map(|name| Name::try_from(name).expect("a name")) {
-        forget(&volume, &[Stale::Name { dir: inode, name: stale }]);
+        invalidate(&volume, &[Stale::Name { dir: inode, name: stale }]);
     }
     assert!(!create.is_done(), "it was not waited for");
     assert!(volume.stats().invalidations.epochs > 0);
@@ -378,7 +378,7 @@ fn a_name_is_dropped_soon_while_a_lookup_keeps_the_directory_locked() {
     wait_for(|| gate.waiting() > 0);
     for dir in dirs {
         let old = Stale::Name { dir, name: Name::try_from("old").expect("a name") };
-        forget(&volume, &[old, Stale::Node(dir)]);
+        invalidate(&volume, &[old, Stale::Node(dir)]);
     }
     assert!(!rename.is_done());
     gate.open();
@@ -404,7 +404,7 @@ fn drop_while_writing(known: bool) {
     let writer = file.clone();
     let write = task(move || writer.write_all_at(&[b'!'; 10_000], 10_000));
     wait_for(|| gate.waiting() > 0);
-    forget(&volume, &[Stale::Node(inode)]);
+    invalidate(&volume, &[Stale::Node(inode)]);
     assert!(!write.is_done(), "it was not waited for");
     let seen = volume.requests(|| assert_eq!(fs::metadata(&path).expect("there").len(), LEN as u64));
     assert_eq!(count(&seen, "getattr"), 1, "{seen:?}");
@@ -443,7 +443,7 @@ fn what_surrounds_a_write_in_its_page_is_read_again_after_it() {
     let writer = file.clone();
     let write = task(move || writer.write_all_at(b"here", 5000));
     wait_for(|| gate.waiting() > 0);
-    forget(&volume, &[Stale::Node(inode)]);
+    invalidate(&volume, &[Stale::Node(inode)]);
     assert!(!write.is_done());
     let before = volume.stats().invalidations.nodes;
     gate.open();
@@ -460,7 +460,7 @@ fn write_to_a_shared_file_is_not_visible_before_it_is_carried_out() {
     let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).expect("opens"));
     let inode = ino(&path);
     volume.client.read(Wait::Allowed, inode, 0, 8192).expect("read");
-    forget(&volume, &[Stale::Node(inode)]);
+    invalidate(&volume, &[Stale::Node(inode)]);
     assert!(fs::read(&path).expect("read") == pattern(8192));
     gate.shut_grants();
     let writer = file.clone();
@@ -487,7 +487,7 @@ fn pages_that_are_being_read_are_waited_for() {
     let read = task(move || fs::read(reader));
     wait_for(|| gate.waiting() > 0);
     let kernel = volume.mounted.kernel_cache();
-    let dropped = task(move || kernel.forget(&[Stale::Node(inode)]));
+    let dropped = task(move || kernel.invalidate(&[Stale::Node(inode)]));
     std::thread::sleep(Duration::from_millis(100));
     assert!(!dropped.is_done() && !read.is_done());
     gate.open();
@@ -511,10 +511,10 @@ fn invalidation_does_not_wait_for_a_mount_that_ends() {
     wait_for(|| gate.waiting() >= 2);
     let kernel = volume.mounted.kernel_cache();
     let dropped = task(move || {
-        kernel.forget(&[Stale::Node(inode)]);
+        kernel.invalidate(&[Stale::Node(inode)]);
         let absent = Stale::Name { dir: parent, name: Name::try_from("absent").expect("a name") };
-        kernel.forget(&[absent, Stale::Node(parent)]);
-        kernel.forget_all(&[inode, parent]);
+        kernel.invalidate(&[absent, Stale::Node(parent)]);
+        kernel.invalidate_all(&[inode, parent]);
     });
     std::thread::sleep(Duration::from_millis(50));
     let umount = Command::new("umount").args(["-f", "-l"]).arg(volume.root()).status();
@@ -525,7 +525,7 @@ fn invalidation_does_not_wait_for_a_mount_that_ends() {
     gate.open();
     volume.mounted.wait().expect("an end");
     let kernel = volume.mounted.kernel_cache();
-    task(move || kernel.forget(&[Stale::Node(inode)])).end();
+    task(move || kernel.invalidate(&[Stale::Node(inode)])).end();
 }
 
 #[test]
@@ -537,7 +537,7 @@ fn an_answer_on_its_way_does_not_bring_back_what_was_dropped() {
     // Simulates a reply that was sent and not yet handled by the kernel.
     volume.client.lookup(Wait::Allowed, InodeId::ROOT, b"file").expect("found");
     let kernel = volume.mounted.kernel_cache();
-    let dropped = task(move || kernel.forget(&[Stale::Node(inode)]));
+    let dropped = task(move || kernel.invalidate(&[Stale::Node(inode)]));
     std::thread::sleep(Duration::from_millis(20));
     let was_waiting = !dropped.is_done();
     fs::metadata(volume.path("file")).expect("there");
@@ -627,9 +627,9 @@ fn invalidation_during_many_local_changes_never_hangs() {
         let mut round = 0;
         while start.elapsed() < Duration::from_secs(2) {
             let name = Name::try_from(format!("{}-{}", round % 4, round % 5).as_str()).expect("a name");
-            kernel.forget(&[Stale::Name { dir, name }, Stale::Node(dir)]);
+            kernel.invalidate(&[Stale::Name { dir, name }, Stale::Node(dir)]);
             if round % 50 == 0 {
-                kernel.forget_all(&[dir, InodeId::ROOT]);
+                kernel.invalidate_all(&[dir, InodeId::ROOT]);
             }
             round += 1;
         }
@@ -677,7 +677,7 @@ fn writer_reads_its_own_writes_however_often_the_file_is_invalidated() {
             })
             .collect();
         for _ in 0..5 {
-            forget(&volume, &[Stale::Node(inode)]);
+            invalidate(&volume, &[Stale::Node(inode)]);
         }
         gate.open();
         write.end();
@@ -705,7 +705,7 @@ fn serve_until_killed() {
     );
     let mut writer = Command::new("sh").args(["-c", &script]).spawn().expect("a shell");
     wait_for(|| gate.waiting() > 0);
-    forget(&volume, &[Stale::Node(inode)]);
+    invalidate(&volume, &[Stale::Node(inode)]);
     fs::write(marks.join("ready"), "").expect("marked");
     // This process is killed now.
     std::thread::sleep(PATIENCE * 2);

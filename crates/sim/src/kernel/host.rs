@@ -5,7 +5,7 @@ use super::pages::PAGE_BYTES;
 use super::state::{Call, State};
 use super::{Kernel, MOUNT_THREADS, Pin};
 use shoal_channel::abi::{self, opcode};
-use shoal_fuse::{DirtyPages, Dropped, Host, OpenFile, Thread, Writing};
+use shoal_fuse::{DirtyPages, Host, NotifyOutcome, OpenFile, Thread, Writing};
 use shoal_runtime::simulator::Simulator;
 use shoal_runtime::time::Duration;
 use shoal_types::{InodeId, Name};
@@ -46,30 +46,30 @@ impl ModelHost {
 }
 
 impl Host for ModelHost {
-    fn entry(&self, node: InodeId, name: &Name) -> io::Result<Dropped> {
+    fn entry(&self, node: InodeId, name: &Name) -> io::Result<NotifyOutcome> {
         if self.has_ended() {
-            return Ok(Dropped::Ended);
+            return Ok(NotifyOutcome::Ended);
         }
-        let [name] = name.as_bytes() else { return Ok(Dropped::Unknown) };
+        let [name] = name.as_bytes() else { return Ok(NotifyOutcome::Unknown) };
         tracing::debug!(%node, name = char::from(*name).to_string(), "INVAL_ENTRY");
-        let Some(dir) = self.find(node.0) else { return Ok(Dropped::Unknown) };
+        let Some(dir) = self.find(node.0) else { return Ok(NotifyOutcome::Unknown) };
         let _lock: InodeLock = self.blocked(|kernel| kernel.lock(dir.node(), true));
         let mut state = self.0.state.lock();
         let is_known = state.inode(dir.node()).is_dir() && state.inval_entry((dir.node(), *name));
         drop(state);
         self.0.send_forgets();
-        Ok(if is_known { Dropped::Yes } else { Dropped::Unknown })
+        Ok(if is_known { NotifyOutcome::Invalidated } else { NotifyOutcome::Unknown })
     }
 
-    fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<Dropped> {
+    fn inode(&self, node: InodeId, offset: i64, len: i64) -> io::Result<NotifyOutcome> {
         if self.has_ended() {
-            return Ok(Dropped::Ended);
+            return Ok(NotifyOutcome::Ended);
         }
         tracing::debug!(%node, offset, len, "INVAL_INODE");
-        let Some(pin) = self.find(node.0) else { return Ok(Dropped::Unknown) };
+        let Some(pin) = self.find(node.0) else { return Ok(NotifyOutcome::Unknown) };
         let node = pin.node();
         self.0.state.lock().inval_attributes(node);
-        let Ok(offset) = u64::try_from(offset) else { return Ok(Dropped::Yes) };
+        let Ok(offset) = u64::try_from(offset) else { return Ok(NotifyOutcome::Invalidated) };
         let last = if len <= 0 { u64::MAX } else { (offset + len as u64 - 1) / PAGE_BYTES };
         let range = offset / PAGE_BYTES..=last;
         let mut locked: Vec<u64> = {
@@ -97,25 +97,25 @@ impl Host for ModelHost {
                 });
             });
         }
-        Ok(Dropped::Yes)
+        Ok(NotifyOutcome::Invalidated)
     }
 
-    fn prune(&self, nodes: &[InodeId]) -> io::Result<Dropped> {
+    fn prune(&self, nodes: &[InodeId]) -> io::Result<NotifyOutcome> {
         if self.has_ended() {
-            return Ok(Dropped::Ended);
+            return Ok(NotifyOutcome::Ended);
         }
         let mut state = self.0.state.lock();
         nodes.iter().for_each(|node| state.prune(node.0));
         drop(state);
         self.0.send_forgets();
-        Ok(Dropped::Yes)
+        Ok(NotifyOutcome::Invalidated)
     }
 
-    fn epoch(&self) -> io::Result<Dropped> {
+    fn epoch(&self) -> io::Result<NotifyOutcome> {
         tracing::debug!("INC_EPOCH");
         let mut state = self.0.state.lock();
         state.epoch += 1;
-        Ok(if state.ended { Dropped::Ended } else { Dropped::Yes })
+        Ok(if state.ended { NotifyOutcome::Ended } else { NotifyOutcome::Invalidated })
     }
 
     fn keep_nothing_else(&self, _: bool) {}
