@@ -26,9 +26,9 @@
 //! **Assumes.** Linux 6.16 or newer for `INC_EPOCH`. An older kernel is told to keep no names at all (see
 //! `kernel`), so there are none to invalidate.
 //!
-//! **Promises.** When [`KernelCache::invalidate`] returns, the kernel's cache answers nothing of the invalidated
-//! objects any more, not even from a reply that was in flight. It returns in bounded time: at once when the
-//! mount has ended, and with an error in the log when the kernel has made no progress for
+//! **Promises.** When [`KernelCache::invalidate`] returns, the kernel's cache answers nothing of the
+//! invalidated objects any more, not even from a reply that was in flight. It returns in bounded time: at
+//! once when the mount has ended, and with an error in the log when the kernel has made no progress for
 //! [`KERNEL_WAIT_MAX`](limits::KERNEL_WAIT_MAX).
 //!
 //! **What remains.** A process in a directory whose name was outdated continues, but a local mount or bind
