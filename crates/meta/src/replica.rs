@@ -122,7 +122,7 @@ impl<M: Machine> Replica<M> {
         threads.push(fetching);
     }
 
-    /// Answers a request of another replica ([`Peers::ask`]).
+    /// Answers a request of another replica ([`Peers::request`]).
     pub fn answer(&self, request: &[u8]) -> Result<Bytes, String> {
         self.core.running().map_err(|error| error.to_string())?;
         self.core.checkpoints.answer(&self.core.store, &self.core.founders, request)
