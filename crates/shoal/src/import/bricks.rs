@@ -1,9 +1,10 @@
 //! The bricks of one volume, and to what replica set each belongs.
 
+use super::arbiter::{self, Files};
 use super::{at, xattr};
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +20,8 @@ pub struct Brick {
     pub path: PathBuf,
     /// Bricks with the same number are replicas of each other.
     pub set: usize,
+    /// It is an arbiter's: its regular files are empty, whatever the file's content is.
+    pub is_arbiter: bool,
 }
 
 /// Bricks of a volume.
@@ -33,11 +36,12 @@ pub struct Bricks {
 impl Bricks {
     /// A directory of any file system, in the place of bricks.
     pub fn plain(path: PathBuf) -> Bricks {
-        Bricks { bricks: vec![Brick { path, set: 0 }], is_part: false, is_plain: true }
+        Bricks { bricks: vec![Brick { path, set: 0, is_arbiter: false }], is_part: false, is_plain: true }
     }
 
-    /// Opens bricks, of each replica set at least one unless they are a part of the volume.
-    pub fn open(paths: &[PathBuf], is_part: bool) -> anyhow::Result<Bricks> {
+    /// Opens bricks, of each replica set at least one unless they are a part of the volume. Those of `empty`
+    /// are no arbiter's, although all of their files are empty.
+    pub fn open(paths: &[PathBuf], empty: &[PathBuf], is_part: bool) -> anyhow::Result<Bricks> {
         let mut volume: Option<(Vec<u8>, PathBuf)> = None;
         let mut found: Vec<(PathBuf, Option<Range>)> = Vec::new();
         for path in paths {
@@ -67,7 +71,9 @@ impl Bricks {
             check_complete(&found, &ranges)?;
         }
         ranges.values_mut().enumerate().for_each(|(number, set)| *set = number);
-        let bricks = found.into_iter().map(|(path, range)| Brick { path, set: ranges[&range] }).collect();
+        let brick = |(path, range)| Brick { path, set: ranges[&range], is_arbiter: false };
+        let mut bricks: Vec<Brick> = found.into_iter().map(brick).collect();
+        mark_arbiters(&mut bricks, empty)?;
         Ok(Bricks { bricks, is_part, is_plain: false })
     }
 
@@ -86,6 +92,11 @@ impl Bricks {
         self.bricks.iter().map(lock).collect()
     }
 
+    /// The bricks that have the content of their files.
+    pub fn with_content(&self) -> impl Iterator<Item = &Brick> {
+        self.bricks.iter().filter(|brick| !brick.is_arbiter)
+    }
+
     /// How many replica sets there are: a file is in one of them.
     pub fn sets(&self) -> usize {
         self.bricks.iter().map(|brick| brick.set + 1).max().unwrap_or(0)
@@ -96,6 +107,41 @@ fn range(layout: &[u8]) -> Option<Range> {
     let number = |at: usize| Some(u32::from_be_bytes(layout.get(at..at + 4)?.try_into().ok()?));
     let range = (number(8)?, number(12)?);
     (range != (0, 0)).then_some(range)
+}
+
+/// Finds out which bricks are arbiters'. Fails if a replica set has no other one.
+fn mark_arbiters(bricks: &mut [Brick], empty: &[PathBuf]) -> anyhow::Result<()> {
+    let mut said = Vec::new();
+    for path in empty {
+        let path = fs::canonicalize(path).with_context(|| path.display().to_string())?;
+        if bricks.iter().all(|brick| brick.path != path) {
+            bail!("--empty {}: it is none of the bricks that are given", path.display());
+        }
+        said.push(path);
+    }
+    let mut files = Vec::new();
+    for brick in bricks.iter() {
+        files.push(match said.contains(&brick.path) {
+            true => Files::WithContent,
+            false => arbiter::files_of(&brick.path)?,
+        });
+    }
+    let sets_with_content: BTreeSet<usize> =
+        bricks.iter().zip(&files).filter(|(_, files)| **files == Files::WithContent).map(|(b, _)| b.set).collect();
+    for (brick, files) in bricks.iter_mut().zip(files) {
+        let Files::Empty(count) = files else { continue };
+        if !sets_with_content.contains(&brick.set) {
+            let shown = brick.path.display();
+            bail!(
+                "{shown} looks like an arbiter's brick, which stores no content: each of its {count} files \
+                 is empty. Leave it out, and give a data brick of its replica set here or, with --part, \
+                 elsewhere (gluster volume info NAME marks the arbiters). If its files are empty indeed, \
+                 say --empty {shown}"
+            );
+        }
+        brick.is_arbiter = true;
+    }
+    Ok(())
 }
 
 fn check_is_brick(path: &Path) -> anyhow::Result<()> {

@@ -223,14 +223,15 @@ pub fn look_up(bricks: &Bricks, relative: &Path, listed: &[usize]) -> io::Result
         }
         all = current;
     }
-    let all: Vec<Candidate> = all.into_iter().map(|(_, candidate)| candidate).collect();
-    if all[0].stat.is_dir() {
-        return Ok(Found::Directory(all));
+    if all[0].1.stat.is_dir() {
+        return Ok(Found::Directory(all.into_iter().map(|(_, candidate)| candidate).collect()));
     }
     one_of(bricks, all)
 }
 
-fn one_of(bricks: &Bricks, all: Vec<Candidate>) -> io::Result<Found> {
+/// Takes one of the copies of a file that is no directory; each is with the number of its brick.
+fn one_of(bricks: &Bricks, all: Vec<(usize, Candidate)>) -> io::Result<Found> {
+    let (numbers, all): (Vec<usize>, Vec<Candidate>) = all.into_iter().unzip();
     let set = all[0].set;
     if all.iter().any(|one| one.set != set) {
         return Ok(Found::Problem(format!(
@@ -244,12 +245,21 @@ fn one_of(bricks: &Bricks, all: Vec<Candidate>) -> io::Result<Found> {
         return Ok(Found::Problem("split-brain: its copies accuse each other".into()));
     };
     let dirty = all.iter().any(|one| one.changelog.dirty) && good.len() == total;
-    let good: Vec<Candidate> = good.into_iter().map(|at| all[at].clone()).collect();
-    let first = &good[0];
+    // An arbiter's copy counts as a witness above, and has no content.
+    let has_content = |at: &usize| !all[*at].stat.is_file() || !bricks.bricks[numbers[*at]].is_arbiter;
+    let good: Vec<Candidate> = good.into_iter().filter(has_content).map(|at| all[at].clone()).collect();
+    let Some(first) = good.first() else {
+        return Ok(Found::Problem(format!(
+            "the only good copy is an arbiter's, which has no content: give all data bricks of the replica \
+             set of {}",
+            all[0].path.display()
+        )));
+    };
     for other in &good[1..] {
-        if other.size()? != first.size()? {
+        // The first shard of a copy may be shorter, although the size is the same.
+        if other.size()? != first.size()? || other.stat.len() != first.stat.len() {
             let hint = match other.stat.len().min(first.stat.len()) {
-                0 => " (if one is the brick of an arbiter, leave that brick out)",
+                0 => " (if one is an arbiter's, leave that brick out)",
                 _ => "",
             };
             return Ok(Found::Problem(format!(

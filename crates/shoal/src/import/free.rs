@@ -3,7 +3,8 @@
 //! **Model.** Files that were imported, or found in the target, are collected up to a bound. Then the target
 //! is made durable, and each brick's copy is compared with what the target has: names, owner, mode, time,
 //! attributes, and every byte. A copy without a difference is removed under all its names, a copy with one is
-//! kept and reported. Directories without files go at the end, if nothing was kept.
+//! kept and reported. Directories without files go at the end, if nothing was kept. An arbiter's brick stays
+//! as it is.
 //!
 //! **Promises.** Nothing is removed that is not durable in the target and equal there. A move that was killed
 //! is started again:
@@ -106,7 +107,7 @@ impl<'a> Freeing<'a> {
     fn free_file(&mut self, names: &[PathBuf]) -> io::Result<()> {
         let bricks = self.bricks;
         let (mut equal, mut is_kept) = (Vec::new(), false);
-        for brick in &bricks.bricks {
+        for brick in bricks.with_content() {
             match self.copy_on(brick, names) {
                 Ok(None) => {}
                 Ok(Some(copy)) => equal.push(copy),
@@ -222,7 +223,7 @@ impl<'a> Freeing<'a> {
         let gfid = bases[0].file.gfid.ok_or_else(|| io::Error::other("it has no trusted.gfid"))?;
         for number in 1..cut.size.div_ceil(cut.shard_bytes) {
             let range = number * cut.shard_bytes..cut.size.min((number + 1) * cut.shard_bytes);
-            for brick in &self.bricks.bricks {
+            for brick in self.bricks.with_content() {
                 let place = brick.path.join(shard_name(gfid, number));
                 let found = Candidate::read(brick.set, place.clone(), false)?;
                 if let Some(file) = found.filter(|file| !file.is_link_to()) {
@@ -273,7 +274,7 @@ impl<'a> Freeing<'a> {
         (self.target.flush)()?;
         let removes = self.summary.problems == 0 && self.summary.freed.kept == 0;
         let bricks = self.bricks;
-        for brick in &bricks.bricks {
+        for brick in bricks.with_content() {
             self.sweep_directory(brick, Path::new(""), removes)?;
             let shards = brick.path.join(".shard");
             if shards.is_dir() {
@@ -328,7 +329,7 @@ pub fn occupied(bricks: &Bricks, file: &Candidate, name: &Path) -> io::Result<u6
     if let (Some(cut), Some(gfid)) = (sharded(file)?, file.gfid) {
         paths.extend((1..cut.size.div_ceil(cut.shard_bytes)).map(|number| shard_name(gfid, number)));
     }
-    let all = bricks.bricks.iter().flat_map(|brick| paths.iter().map(move |path| brick.path.join(path)));
+    let all = bricks.with_content().flat_map(|brick| paths.iter().map(move |path| brick.path.join(path)));
     let stats = all.filter_map(|path| fs::symlink_metadata(path).ok());
     Ok(stats.map(|stat| stat.blocks() * BLOCK_BYTES).sum())
 }

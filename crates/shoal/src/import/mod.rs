@@ -9,12 +9,14 @@
 //! **Promises.** Kept are content with its holes, owners, modes, nanosecond times, extended attributes and
 //! ACLs, hard and symbolic links, devices, pipes and sockets. Bricks are only read, unless files are moved,
 //! see [`free`]. A copy that another one's changelog accuses is never taken, and where replicas contradict
-//! each other nothing is: they are reported.
+//! each other nothing is: they are reported. An arbiter's copy says which others are good, and is no source of
+//! content itself, see [`arbiter`].
 //! A file appears under its name complete, by a rename, so an import that was killed is started again and
 //! skips what is there. What exists and differs is reported and left alone.
 //!
 //! **Refuses** bricks of dispersed volumes, bricks in use by a server, and an incomplete set of bricks.
 
+mod arbiter;
 mod attributes;
 mod bricks;
 mod candidates;

@@ -4,7 +4,7 @@ use super::bricks::Bricks;
 use super::candidates::{Candidate, Found, look_up, up_to_date};
 use super::content::Content;
 use super::free::{Freeing, Imported, names_of, occupied};
-use super::{Destination, Listener, Summary, at, attributes};
+use super::{Destination, Listener, Summary, arbiter, at, attributes};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::{Mode as Permissions, SFlag, mknod};
@@ -58,6 +58,14 @@ pub fn import(
     mode: Mode,
     listener: &mut dyn Listener,
 ) -> io::Result<Summary> {
+    for brick in &bricks.bricks {
+        if brick.is_arbiter {
+            let what = "is taken for an arbiter's brick: it says which copies are good, and has no content";
+            listener.note(&format!("{} {what}", brick.path.display()));
+        } else if mode.frees() {
+            arbiter::mark_content(&brick.path)?;
+        }
+    }
     let (links, imported, summary) = (HashMap::new(), Imported::default(), Summary::default());
     let work = target.path.join(work_name(bricks));
     let mut import = Import { bricks, target, mode, work, links, imported, summary, listener };

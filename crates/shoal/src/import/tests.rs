@@ -1,5 +1,6 @@
 //! Imports of hand-made bricks, as GlusterFS leaves them. Needs root: attributes `trusted.*`.
 
+mod arbiters;
 mod moves;
 
 use super::*;
@@ -62,7 +63,7 @@ impl World {
 
     fn import(&self, paths: &[&PathBuf], mode: Mode, is_part: bool) -> (Summary, Heard) {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
-        let bricks = Bricks::open(&paths, is_part).unwrap();
+        let bricks = Bricks::open(&paths, &[], is_part).unwrap();
         let mut heard = Heard::default();
         let target = Destination { path: &self.target(), flush: &|| Ok(()) };
         let summary = import(&bricks, &target, mode, &mut heard).unwrap();
@@ -287,7 +288,7 @@ fn bricks_that_cannot_be_read_are_refused_with_the_reason() {
     let world = World::new();
     let refused = |paths: &[&PathBuf]| {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
-        Bricks::open(&paths, false).err().map(|why| format!("{why:#}")).expect("refused")
+        Bricks::open(&paths, &[], false).err().map(|why| format!("{why:#}")).expect("refused")
     };
     let half = world.brick("half", (0, HALF - 1));
     assert!(refused(&[&half]).contains("bricks are missing"), "{}", refused(&[&half]));

@@ -27,7 +27,7 @@ Examples:
   shoal import brick /srv/b1 --to /mnt/web --move            if there is no room for a second copy
   shoal import brick /srv/b2 --to /mnt/web --move --no-copy  then frees the other brick")]
 pub struct Brick {
-    /// Bricks of the volume, of each replica set at least one; with all of them the newest copy is found
+    /// Bricks of the volume, of each replica set at least one with data; with all the newest copy is found
     #[arg(required = true, value_name = "BRICK")]
     bricks: Vec<PathBuf>,
     /// Directory of a mounted volume
@@ -42,6 +42,9 @@ pub struct Brick {
     /// These are not all bricks: files of the others are left out without a word
     #[arg(long)]
     part: bool,
+    /// The files of this brick, of those given, are all empty indeed: it is no arbiter's
+    #[arg(long, value_name = "BRICK")]
+    empty: Vec<PathBuf>,
     /// Remove each file from the bricks, once it is durable in the volume and every byte was compared
     #[arg(long = "move")]
     moves: bool,
@@ -54,7 +57,7 @@ pub struct Brick {
 
 impl Brick {
     pub fn run(self, asking: local::Mode) -> anyhow::Result<ExitCode> {
-        let bricks = Bricks::open(&self.bricks, self.part)?;
+        let bricks = Bricks::open(&self.bricks, &self.empty, self.part)?;
         let mount = find::mount_of(&self.to)?;
         let target = self.to.canonicalize().with_context(|| self.to.display().to_string())?;
         if !target.is_dir() {

@@ -161,7 +161,7 @@ fn file_that_changes_in_the_volume_before_it_is_freed_is_kept() {
     };
     let target = Destination { path: &path, flush: &flush };
     let mut heard = Heard::default();
-    let bricks = Bricks::open(std::slice::from_ref(&brick), false).unwrap();
+    let bricks = Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
     let summary = import(&bricks, &target, Mode::Move, &mut heard).unwrap();
     assert_eq!((summary.freed.kept, summary.freed.left_files), (2, 3), "{:?}", heard.kept);
     assert_eq!(fs::read(brick.join("alone")).unwrap(), b"content");
@@ -175,7 +175,7 @@ fn nothing_is_removed_if_the_target_cannot_be_made_durable() {
     let before = left(&brick);
     let path = world.target();
     let target = Destination { path: &path, flush: &|| Err(io::Error::other("no quorum")) };
-    let bricks = Bricks::open(std::slice::from_ref(&brick), false).unwrap();
+    let bricks = Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
     import(&bricks, &target, Mode::Move, &mut Heard::default()).expect_err("no quorum");
     assert_eq!(left(&brick), before);
     // Started again, it goes on.
@@ -287,7 +287,7 @@ fn link_to_files_go_with_the_last_file() {
 fn two_moves_of_one_brick_exclude_each_other() {
     let world = World::new();
     let brick = fill(&world, "b1");
-    let open = || Bricks::open(std::slice::from_ref(&brick), false).unwrap();
+    let open = || Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
     let (first, second) = (open(), open());
     let lock = first.lock().unwrap();
     assert!(format!("{:#}", second.lock().expect_err("it is locked")).contains("another import"));
