@@ -44,6 +44,7 @@ mod notify;
 mod options;
 mod origin;
 mod pieces;
+mod place;
 mod profile;
 mod rates;
 mod run_dir;

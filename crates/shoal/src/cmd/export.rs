@@ -96,7 +96,7 @@ fn from_mount(mount: &Path, dest: &Path, verify: bool) -> anyhow::Result<ExitCod
     let mode = if verify { Mode::CopyAndVerify } else { Mode::Copy };
     let mut shown = Shown::new("not exported");
     // All is made durable at the end, below.
-    let target = Destination { path: &dest, flush: &|| Ok(()) };
+    let target = Destination::open(&dest, &|| Ok(()))?;
     let copied = import::import(&Bricks::plain(source), &target, mode, &mut shown);
     shown.end();
     let summary = copied.context("the export ended early; start it again, and it goes on")?;

@@ -8,20 +8,25 @@
 //! **Refuses** a target that is not empty.
 
 mod content;
-mod directory;
 #[cfg(test)]
 mod tests;
 
+use crate::place::{Attributes, Directory};
 use crate::walk::{self, Step};
 use content::Contents;
-use directory::Directory;
-pub use directory::sync_all_of;
+use nix::errno::Errno;
+use nix::sys::stat::{SFlag, makedev};
+use nix::sys::time::TimeSpec;
 use shoal_namespace::kv::KvRead;
 use shoal_namespace::query::{FileRecord, Prefetch};
-use shoal_types::{FileKind, InodeId, Name};
+use shoal_types::{FileKind, InodeId, Name, Timestamp};
 use shoal_wire::BlockService;
 use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The result of an export.
@@ -50,7 +55,7 @@ pub fn export<S: KvRead + ?Sized>(
     target: &Path,
     listener: &mut dyn Listener,
 ) -> io::Result<Summary> {
-    let root = Directory::open_empty(target)?;
+    let root = open_empty(target)?;
     let mut export = Export {
         contents: Contents::new(store, blocks),
         directories: vec![root],
@@ -58,10 +63,10 @@ pub fn export<S: KvRead + ?Sized>(
         summary: Summary::default(),
         listener,
     };
-    walk::walk(store, Prefetch::Contents, &mut |position, step| match step {
-        Step::Enter(name, record) => export.enter(name, record, || position.path(Some(name))),
-        Step::File(name, record) => export.file(name, record, &|| position.path(Some(name))),
-        Step::Leave(record) => export.leave(record, || position.path(None)),
+    walk::walk(store, Prefetch::Contents, &mut |place, step| match step {
+        Step::Enter(name, record) => export.enter(name, record, || place.path(Some(name))),
+        Step::File(name, record) => export.file(name, record, &|| place.path(Some(name))),
+        Step::Leave(record) => export.leave(record, || place.path(None)),
         Step::Unreadable(what) => {
             export.problem(&what);
             Ok(())
@@ -100,7 +105,9 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
 
     fn enter(&mut self, name: &Name, _: &FileRecord, path: impl Fn() -> PathBuf) -> io::Result<()> {
         // Without its directory none of the files in it can be written: give up.
-        let made = self.here()?.make_directory(name).map_err(|error| named(&path(), error))?;
+        let (here, name) = (self.here()?, os(name));
+        let made = here.make_directory(name).and_then(|()| here.beneath(Path::new(name)));
+        let made = made.map_err(|error| named(&path(), error))?;
         self.directories.push(made);
         Ok(())
     }
@@ -108,7 +115,7 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
     fn leave(&mut self, record: &FileRecord, path: impl Fn() -> PathBuf) -> io::Result<()> {
         if let Some(directory) = self.directories.pop() {
             // Last of all, because making the files in it changes its times.
-            for problem in directory.copy_own_attributes(record) {
+            for problem in set_attributes(&directory, OsStr::new("."), record) {
                 self.problem(&format!("{}: {problem}", path().display()));
             }
         }
@@ -121,19 +128,24 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
             self.done();
             return Ok(());
         }
-        let here = self.here()?;
+        let (here, name) = (self.here()?, os(name));
         let made = match record.inode.kind {
             FileKind::Regular => here.make_file(name).map(Some),
-            FileKind::Symlink => here.make_symlink(name, &record.inode.target).map(|()| None),
-            kind => here.make_node(name, kind, record.inode.rdev).map(|()| None),
+            FileKind::Symlink => {
+                here.make_symlink(name, OsStr::from_bytes(&record.inode.target)).map(|()| None)
+            }
+            kind => {
+                let flag = SFlag::from_bits_truncate(kind.mode_bits());
+                here.make_node(name, flag, device(record.inode.rdev)).map(|()| None)
+            }
         };
         let problems = match made {
-            Ok(None) => here.copy_attributes(name, record),
+            Ok(None) => set_attributes(here, name, record),
             Ok(Some(file)) => {
                 let (bytes, mut problems) =
                     self.contents.write(record, &file).map_err(|error| named(&path(), error))?;
                 self.summary.bytes += bytes;
-                problems.extend(self.here()?.copy_attributes(name, record));
+                problems.extend(set_attributes(self.here()?, name, record));
                 problems
             }
             // A full disk ends the export; a name or kind that the target does not support costs only that
@@ -155,7 +167,12 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
             return Ok(false);
         };
         let root = self.directories.first().ok_or_else(|| io::Error::other("there is no directory"))?;
-        match self.here()?.link(root, first, name) {
+        let here = self.here()?;
+        let link = || {
+            let further = here.place(Path::new(os(name)))?;
+            root.place(first.strip_prefix("/").unwrap_or(first))?.link_as(&further)
+        };
+        match link() {
             Ok(()) => Ok(true),
             Err(error) => {
                 let what =
@@ -165,6 +182,59 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
             }
         }
     }
+}
+
+/// Opens the target of an export, and makes it if it is not there.
+fn open_empty(path: &Path) -> io::Result<Directory> {
+    fs::create_dir_all(path)?;
+    if let Some(entry) = fs::read_dir(path)?.next() {
+        let found = entry?.file_name();
+        return Err(io::Error::other(format!(
+            "it is not empty ({found:?} is there): choose a new directory"
+        )));
+    }
+    Directory::open(path)
+}
+
+/// Sets a file's owner, mode, extended attributes and times to those of the original. Returns what failed.
+fn set_attributes(parent: &Directory, name: &OsStr, record: &FileRecord) -> Vec<String> {
+    let inode = &record.inode;
+    let time = |time: Timestamp| TimeSpec::new(time.secs, i64::from(time.nanos));
+    let mut xattrs = Vec::new();
+    for (name, value) in &record.xattrs {
+        let Ok(name) = CString::new(name.as_bytes()) else { continue };
+        xattrs.push((name, Ok(value.to_vec())));
+    }
+    let wanted = Attributes {
+        uid: inode.uid,
+        gid: inode.gid,
+        mode: (inode.kind != FileKind::Symlink).then_some(inode.perm),
+        xattrs,
+        atime: time(inode.atime),
+        mtime: time(inode.mtime),
+    };
+    match parent.object(name) {
+        Ok(object) => object.set(wanted),
+        Err(error) => vec![format!("cannot set its attributes: {error}")],
+    }
+}
+
+/// The kernel's `new_encode_dev`.
+fn device(rdev: u32) -> u64 {
+    let (major, minor) = ((rdev & 0xf_ff00) >> 8, (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00));
+    makedev(major.into(), minor.into())
+}
+
+/// Everything on the file system that holds `path` is durable when this returns.
+pub fn sync_all_of(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    // SAFETY: the descriptor is open.
+    Errno::result(unsafe { libc::syncfs(file.as_raw_fd()) })?;
+    Ok(())
+}
+
+fn os(name: &Name) -> &OsStr {
+    OsStr::from_bytes(name.as_bytes())
 }
 
 /// An error with the path that it is about.

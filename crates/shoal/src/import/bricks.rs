@@ -126,8 +126,12 @@ fn mark_arbiters(bricks: &mut [Brick], empty: &[PathBuf]) -> anyhow::Result<()> 
             false => arbiter::files_of(&brick.path)?,
         });
     }
-    let sets_with_content: BTreeSet<usize> =
-        bricks.iter().zip(&files).filter(|(_, files)| **files == Files::WithContent).map(|(b, _)| b.set).collect();
+    let sets_with_content: BTreeSet<usize> = bricks
+        .iter()
+        .zip(&files)
+        .filter(|(_, files)| **files == Files::WithContent)
+        .map(|(b, _)| b.set)
+        .collect();
     for (brick, files) in bricks.iter_mut().zip(files) {
         let Files::Empty(count) = files else { continue };
         if !sets_with_content.contains(&brick.set) {

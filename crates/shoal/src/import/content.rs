@@ -6,10 +6,10 @@ use super::{at, xattr};
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 use std::ffi::CStr;
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes read and written at a time.
@@ -52,6 +52,31 @@ struct Piece {
     start: u64,
     len: u64,
     path: PathBuf,
+    /// Device and inode. In a live volume another file may have the name when it is opened.
+    identity: (u64, u64),
+}
+
+impl Piece {
+    fn new(start: u64, len: u64, path: PathBuf, stat: &Metadata) -> Piece {
+        Piece { start, len, path, identity: (stat.dev(), stat.ino()) }
+    }
+
+    fn open(&self) -> io::Result<(File, u64)> {
+        let open = || {
+            let file = open_regular(&self.path)?;
+            let stat = file.metadata()?;
+            match (stat.dev(), stat.ino()) == self.identity {
+                true => Ok((file, stat.len())),
+                false => Err(io::Error::other("another file has this name meanwhile")),
+            }
+        };
+        open().map_err(|error| at(&self.path, error))
+    }
+}
+
+/// Opens a file for reading. It follows no symbolic link, and does not wait for the writer of a pipe.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
 /// Where a file's bytes are. What no piece covers is a hole.
@@ -64,7 +89,7 @@ impl Content {
     pub fn of(bricks: &Bricks, file: &Candidate) -> io::Result<Content> {
         let Some(Sharded { shard_bytes, size }) = sharded(file)? else {
             let size = file.stat.len();
-            let piece = Piece { start: 0, len: size, path: file.path.clone() };
+            let piece = Piece::new(0, size, file.path.clone(), &file.stat);
             return Ok(Content { size, pieces: vec![piece] });
         };
         if file.has_internal(FREED) {
@@ -78,7 +103,7 @@ impl Content {
                 "it is in shards, which may be on bricks that were not given: give all bricks",
             ));
         }
-        let base = Piece { start: 0, len: size.min(shard_bytes), path: file.path.clone() };
+        let base = Piece::new(0, size.min(shard_bytes), file.path.clone(), &file.stat);
         let mut pieces = vec![base];
         let gfid = file.gfid.ok_or_else(|| io::Error::other("it is in shards, and has no trusted.gfid"))?;
         let listed: Vec<usize> = (0..bricks.bricks.len()).collect();
@@ -88,7 +113,8 @@ impl Content {
                 Found::Absent => {}
                 Found::One(shard, _) => {
                     let start = number * shard_bytes;
-                    pieces.push(Piece { start, len: shard_bytes.min(size - start), path: shard.path });
+                    let len = shard_bytes.min(size - start);
+                    pieces.push(Piece::new(start, len, shard.path, &shard.stat));
                 }
                 Found::Directory(_) => return Err(io::Error::other("a shard is a directory")),
                 Found::Problem(what) => {
@@ -103,8 +129,8 @@ impl Content {
     fn runs(&self, mut each: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK_BYTES];
         for piece in &self.pieces {
-            let file = File::open(&piece.path).map_err(|error| at(&piece.path, error))?;
-            let end = piece.len.min(file.metadata()?.len());
+            let (file, len) = piece.open()?;
+            let end = piece.len.min(len);
             let mut next = 0;
             while next < end {
                 let data = match lseek(&file, next as i64, Whence::SeekData) {
@@ -148,8 +174,8 @@ impl Content {
             if from >= to {
                 continue;
             }
-            let file = File::open(&piece.path).map_err(|error| at(&piece.path, error))?;
-            let to = to.min(piece.start + file.metadata()?.len());
+            let (file, len) = piece.open()?;
+            let to = to.min(piece.start + len);
             if from < to {
                 let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
                 file.read_exact_at(part, from - piece.start).map_err(|error| at(&piece.path, error))?;
@@ -181,8 +207,8 @@ impl Content {
 
     /// A plain file.
     fn plain(path: PathBuf) -> io::Result<Content> {
-        let len = path.metadata().map_err(|error| at(&path, error))?.len();
-        Ok(Content { size: len, pieces: vec![Piece { start: 0, len, path }] })
+        let stat = fs::symlink_metadata(&path).map_err(|error| at(&path, error))?;
+        Ok(Content { size: stat.len(), pieces: vec![Piece::new(0, stat.len(), path, &stat)] })
     }
 
     /// Whether a plain file has these bytes.
@@ -198,7 +224,8 @@ pub fn equal(bricks: &Bricks, one: &Candidate, other: &Candidate) -> io::Result<
 
 /// Whether one shard has what a plain file has in a range. A shard may end early, with a hole.
 pub fn shard_is_in(shard: &Path, range: Range<u64>, path: PathBuf) -> io::Result<bool> {
-    let piece = Piece { start: range.start, len: range.end - range.start, path: shard.to_owned() };
+    let stat = fs::symlink_metadata(shard).map_err(|error| at(shard, error))?;
+    let piece = Piece::new(range.start, range.end - range.start, shard.to_owned(), &stat);
     let whole = Content { size: range.end, pieces: vec![piece] };
     whole.is_equal_in(&Content::plain(path)?, range)
 }

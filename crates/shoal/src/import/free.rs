@@ -16,7 +16,7 @@
 use super::attributes::differing;
 use super::bricks::{Brick, Bricks};
 use super::candidates::{Candidate, Gfid, TIMES, written_times};
-use super::content::{Content, FREED, Sharded, handle_name, shard_is_in, shard_name, sharded};
+use super::content::{Content, FREED, Sharded, handle_name, open_regular, shard_is_in, shard_name, sharded};
 use super::run::{is_as, is_internal};
 use super::{Destination, Listener, Summary, at, xattr};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -118,7 +118,14 @@ impl<'a> Freeing<'a> {
             }
         }
         let Some(first) = equal.first() else { return Ok(()) };
-        let path = self.target.path.join(&names[0]);
+        let place = match self.target.place(&names[0]) {
+            Ok(place) => place,
+            Err(error) => {
+                self.keep(&names[0], &error.to_string());
+                return Ok(());
+            }
+        };
+        let path = place.path();
         if first.file.stat.is_file() {
             forget_pages(&path);
             self.summary.verified += 1;
@@ -180,7 +187,7 @@ impl<'a> Freeing<'a> {
     fn difference(&self, file: &Candidate, names: &[&Path]) -> io::Result<Option<String>> {
         let mut stats = Vec::new();
         for name in names {
-            match fs::symlink_metadata(self.target.path.join(name)) {
+            match self.target.place(name).and_then(|place| place.metadata()) {
                 Ok(stat) => stats.push(stat),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     return Ok(Some("the target has no such file".into()));
@@ -191,7 +198,8 @@ impl<'a> Freeing<'a> {
         if stats.iter().any(|stat| stat.ino() != stats[0].ino()) {
             return Ok(Some("its names are different files in the target".into()));
         }
-        let path = self.target.path.join(names[0]);
+        let place = self.target.place(names[0])?;
+        let path = place.path();
         if !is_as(file, &stats[0], &path)? {
             return Ok(Some("type, owner, mode, size or time are not the target's".into()));
         }
@@ -296,7 +304,7 @@ impl<'a> Freeing<'a> {
             let below = relative.join(&name);
             let path = brick.path.join(&below);
             let Some(file) = Candidate::read(brick.set, path.clone(), false)? else { continue };
-            let is_in_target = || fs::symlink_metadata(self.target.path.join(&below)).is_ok();
+            let is_in_target = || self.target.place(&below).and_then(|place| place.metadata()).is_ok();
             if file.stat.is_dir() {
                 let goes = is_in_target() && removes;
                 if self.sweep_directory(brick, &below, removes)? && goes {
@@ -351,7 +359,7 @@ pub fn names_of(bricks: &Bricks, file: &Candidate) -> u64 {
 /// The comparison shall not read what the kernel has kept of the file's writing. If that fails, so does the
 /// comparison.
 fn forget_pages(path: &Path) {
-    if let Ok(file) = File::open(path) {
+    if let Ok(file) = open_regular(path) {
         let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
     }
 }

@@ -11,6 +11,7 @@
 //! see [`free`]. A copy that another one's changelog accuses is never taken, and where replicas contradict
 //! each other nothing is: they are reported. An arbiter's copy says which others are good, and is no source of
 //! content itself, see [`arbiter`].
+//! Users may work in the target meanwhile: no symbolic link that they make there is followed.
 //! A file appears under its name complete, by a rename, so an import that was killed is started again and
 //! skips what is there. What exists and differs is reported and left alone.
 //!
@@ -33,6 +34,7 @@ pub use bricks::Bricks;
 pub use reflink::{Reflinks, Target, reflink};
 pub use run::{Mode, import};
 
+use crate::place::{Directory, Place};
 use std::io;
 use std::path::Path;
 
@@ -65,10 +67,26 @@ pub struct Freed {
 }
 
 /// Where the files go.
+///
+/// Users may work in it meanwhile: below it no symbolic link is followed, or root would change files elsewhere.
 pub struct Destination<'a> {
-    pub path: &'a Path,
+    path: &'a Path,
+    root: Directory,
     /// Returns when all that was done is durable.
-    pub flush: &'a dyn Fn() -> io::Result<()>,
+    flush: &'a dyn Fn() -> io::Result<()>,
+}
+
+impl<'a> Destination<'a> {
+    /// Opens a directory; `flush` returns when all that was done in it is durable.
+    pub fn open(path: &'a Path, flush: &'a dyn Fn() -> io::Result<()>) -> io::Result<Destination<'a>> {
+        let root = Directory::open(path).map_err(|error| at(path, error))?;
+        Ok(Destination { path, root, flush })
+    }
+
+    /// What a path below it, with these components, is.
+    fn place(&self, relative: &Path) -> io::Result<Place> {
+        self.root.place(relative)
+    }
 }
 
 /// The result of an import.

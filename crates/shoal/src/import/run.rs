@@ -5,15 +5,14 @@ use super::candidates::{Candidate, Found, look_up, up_to_date};
 use super::content::Content;
 use super::free::{Freeing, Imported, names_of, occupied};
 use super::{Destination, Listener, Summary, arbiter, at, attributes};
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
-use nix::sys::stat::{Mode as Permissions, SFlag, mknod};
+use crate::place::{Directory, Object, Place};
+use nix::sys::stat::SFlag;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What GlusterFS keeps for itself in the root directory of a brick.
@@ -22,8 +21,12 @@ const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
 /// Where files are filled before they get their names, in the root directory of the target: this, and a
 /// number of the machine and its bricks, since several machines may import at once.
 const WORK: &str = ".shoal-import";
+/// The one that is being filled, in that directory.
+const WORK_FILE: &str = "file";
 
 const TAKEN: &str = "the target has another file of this name; it was left as it is";
+const REPLACED: &str =
+    "another directory has this name since the import began with it; owner and mode are not set";
 const ABSENT: &str = "the target has no such file";
 
 /// How much is done.
@@ -67,12 +70,8 @@ pub fn import(
         }
     }
     let (links, imported, summary) = (HashMap::new(), Imported::default(), Summary::default());
-    let work = target.path.join(work_name(bricks));
+    let work = if mode.copies() { Some(Work::open(bricks, target)?) } else { None };
     let mut import = Import { bricks, target, mode, work, links, imported, summary, listener };
-    import.clear()?;
-    if mode.copies() {
-        fs::DirBuilder::new().mode(0o700).create(&import.work).map_err(|error| at(&import.work, error))?;
-    }
     let root = Path::new("");
     let all: Vec<usize> = (0..bricks.bricks.len()).collect();
     match look_up(bricks, root, &all)? {
@@ -106,12 +105,57 @@ pub fn is_internal(name: &OsStr) -> bool {
         || name == "lost+found"
 }
 
+/// The directory in which files are filled.
+struct Work {
+    directory: Directory,
+    name: OsString,
+}
+
+impl Work {
+    /// Makes it anew: an import that was killed may have left a file in it.
+    fn open(bricks: &Bricks, target: &Destination) -> io::Result<Work> {
+        let name = OsString::from(work_name(bricks));
+        let open = || {
+            match target.root.make_directory(&name) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            let directory = target.root.beneath(Path::new(&name))?;
+            let stat = directory.itself()?.metadata()?;
+            if stat.uid() != nix::unistd::geteuid().as_raw() || stat.mode() & 0o077 != 0 {
+                return Err(io::Error::other("it is no directory of an import: remove it"));
+            }
+            let work = Work { directory, name: name.clone() };
+            work.clear()?;
+            Ok(work)
+        };
+        open().map_err(|error| at(&target.path.join(&name), error))
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.directory.path())? {
+            fs::remove_file(entry?.path())?;
+        }
+        Ok(())
+    }
+
+    fn remove(self, target: &Destination) -> io::Result<()> {
+        let path = target.root.path().join(&self.name);
+        let removed = self.clear().and_then(|()| fs::remove_dir(path));
+        removed.map_err(|error| at(&target.path.join(&self.name), error))
+    }
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
 struct Import<'a> {
     bricks: &'a Bricks,
     target: &'a Destination<'a>,
     mode: Mode,
-    work: PathBuf,
-    /// Where a file with several names was imported first.
+    /// Present while files are copied.
+    work: Option<Work>,
+    /// Where a file with several names was imported first, below the target.
     links: HashMap<[u8; 16], PathBuf>,
     /// What can be freed.
     imported: Imported,
@@ -120,14 +164,6 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Removes what an import that was killed had not finished.
-    fn clear(&self) -> io::Result<()> {
-        if self.mode.copies() && self.work.exists() {
-            fs::remove_dir_all(&self.work).map_err(|error| at(&self.work, error))?;
-        }
-        Ok(())
-    }
-
     fn problem(&mut self, relative: &Path, what: &str) {
         self.summary.problems += 1;
         self.listener.problem(&format!("/{}: {what}", relative.display()));
@@ -150,12 +186,18 @@ impl Import<'_> {
                 return Ok(());
             }
         };
-        let path = self.target.path.join(relative);
-        if self.mode.copies() && !self.make_directory(&path)? {
-            self.problem(relative, "a directory, but something else has its name in the target");
-            return Ok(());
+        let mut made = None;
+        if self.mode.copies() {
+            match self.make_directory(relative) {
+                Ok(directory) => made = Some(directory),
+                Err(error) if ends(&error) => return Err(at(&self.target.path.join(relative), error)),
+                Err(error) => {
+                    self.problem(relative, &error.to_string());
+                    return Ok(());
+                }
+            }
         }
-        if self.mode == Mode::Free && !path.is_dir() {
+        if self.mode == Mode::Free && self.target.root.beneath(relative).is_err() {
             self.problem(relative, "the target has no such directory");
             return Ok(());
         }
@@ -176,13 +218,20 @@ impl Import<'_> {
             self.listener.progress(&self.summary);
         }
         self.summary.found.directories += 1;
-        if !self.mode.copies() {
-            return Ok(());
-        }
-        if relative.as_os_str().is_empty() {
-            self.clear()?;
+        if relative.as_os_str().is_empty()
+            && let Some(work) = self.work.take()
+        {
+            work.remove(self.target)?;
         }
         // Last of all, because making the files in it changes its times.
+        match made {
+            Some(made) => self.set_directory(relative, copies, made),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the attributes of a directory of the target. `made` is its identity.
+    fn set_directory(&mut self, relative: &Path, copies: &[Candidate], made: Identity) -> io::Result<()> {
         let accused: Vec<_> = copies.iter().map(|copy| &copy.changelog.content).collect();
         let good = super::changelog::good(&accused).and_then(|good| good.first().copied());
         let Some(best) = good.or((copies.len() == 1).then_some(0)) else {
@@ -190,20 +239,39 @@ impl Import<'_> {
             return Ok(());
         };
         let mtime = copies.iter().map(|copy| copy.mtime).max().unwrap_or(copies[best].mtime);
-        for what in attributes::set(&copies[best], &path, mtime) {
+        let problems = match self.open_directory(relative) {
+            Ok((object, identity)) if identity == made => attributes::set(&copies[best], &object, mtime),
+            Ok(_) => vec![REPLACED.to_owned()],
+            Err(error) => vec![error.to_string()],
+        };
+        for what in problems {
             self.problem(relative, &what);
         }
         Ok(())
     }
 
-    fn make_directory(&self, path: &Path) -> io::Result<bool> {
-        match fs::DirBuilder::new().mode(0o700).create(path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Ok(fs::symlink_metadata(path).map_err(|error| at(path, error))?.is_dir())
+    /// Makes a directory in the target unless it is there, and returns its identity.
+    fn make_directory(&self, relative: &Path) -> io::Result<Identity> {
+        if !relative.as_os_str().is_empty() {
+            let place = self.target.place(relative)?;
+            match place.parent.make_directory(&place.name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if !place.metadata()?.is_dir() {
+                        return Err(io::Error::other(
+                            "a directory, but something else has its name in the target",
+                        ));
+                    }
+                }
+                made => made?,
             }
-            Err(error) => Err(at(path, error)),
         }
+        Ok(self.open_directory(relative)?.1)
+    }
+
+    fn open_directory(&self, relative: &Path) -> io::Result<(Object, Identity)> {
+        let object = self.target.root.beneath(relative)?.itself()?;
+        let stat = object.metadata()?;
+        Ok((object, (stat.dev(), stat.ino())))
     }
 
     /// All names in a directory, except for GlusterFS's own.
@@ -229,7 +297,6 @@ impl Import<'_> {
             self.freeing().free(&mut imported)?;
             self.imported = imported;
         }
-        let path = self.target.path.join(relative);
         let several = names_of(self.bricks, file) > 1;
         if let (true, Some(gfid)) = (several, file.gfid)
             && let Some(first) = self.links.get(&gfid).cloned()
@@ -237,8 +304,7 @@ impl Import<'_> {
             self.summary.found.hard_links += 1;
             let linked = match self.mode {
                 Mode::DryRun => Ok(()),
-                Mode::Free if fs::symlink_metadata(&path).is_err() => Err(ABSENT.into()),
-                _ => link(&first, &path),
+                mode => self.link(&first, relative, mode == Mode::Free),
             };
             match linked {
                 Ok(()) => self.is_imported(relative, file),
@@ -255,17 +321,17 @@ impl Import<'_> {
             }
         }
         let outcome = match self.mode {
-            Mode::DryRun => self.look(relative, file, &path),
-            _ => self.copy_file(relative, file, &path),
+            Mode::DryRun => self.look(relative, file),
+            _ => self.copy_file(relative, file),
         };
         match outcome {
             Ok(true) => {
                 self.is_imported(relative, file);
-                self.links.extend(file.gfid.filter(|_| several).map(|gfid| (gfid, path)));
+                self.links.extend(file.gfid.filter(|_| several).map(|gfid| (gfid, relative.to_owned())));
             }
             Ok(false) => {}
             // A full volume, or one that is gone, ends the import.
-            Err(error) if ends(&error) => return Err(at(&path, error)),
+            Err(error) if ends(&error) => return Err(at(&self.target.path.join(relative), error)),
             Err(error) => self.problem(relative, &error.to_string()),
         }
         Ok(())
@@ -278,12 +344,13 @@ impl Import<'_> {
     }
 
     /// Whether a file could be made in the target, and what would be freed then.
-    fn look(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
+    fn look(&mut self, relative: &Path, file: &Candidate) -> io::Result<bool> {
         if file.stat.is_file() {
             Content::of(self.bricks, file)?;
         }
-        if let Ok(there) = fs::symlink_metadata(path)
-            && !is_as(file, &there, path)?
+        if let Ok(place) = self.target.place(relative)
+            && let Ok(there) = place.metadata()
+            && !is_as(file, &there, &place.path())?
         {
             self.problem(relative, TAKEN);
             return Ok(false);
@@ -293,29 +360,28 @@ impl Import<'_> {
     }
 
     /// Makes one file in the target, unless it is there; false if another one has its name.
-    fn copy_file(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
-        let there = match fs::symlink_metadata(path) {
+    fn copy_file(&mut self, relative: &Path, file: &Candidate) -> io::Result<bool> {
+        let place = self.target.place(relative)?;
+        let there = match place.metadata() {
             Ok(there) => Some(there),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if self.mode == Mode::Free => {
                 self.problem(relative, ABSENT);
                 return Ok(false);
             }
-            Err(_) => match self.make(relative, file, path) {
+            Err(_) => match self.make(relative, file, &place) {
                 Ok(()) => None,
                 // Another machine, with another brick of the replica set, was faster.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    Some(fs::symlink_metadata(path)?)
-                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(place.metadata()?),
                 Err(error) => return Err(error),
             },
         };
         match there {
             None => {}
-            Some(there) if is_as(file, &there, path)? => {
+            Some(there) if is_as(file, &there, &place.path())? => {
                 self.summary.present += 1;
                 // The earlier import may not have been able to set them.
-                for what in attributes::differing(file, path)? {
+                for what in attributes::differing(file, &place.path())? {
                     self.problem(relative, &what);
                 }
             }
@@ -326,58 +392,61 @@ impl Import<'_> {
         }
         if self.mode == Mode::CopyAndVerify && file.stat.is_file() {
             self.summary.verified += 1;
-            if !Content::of(self.bricks, file)?.is_in(path.to_owned())? {
+            if !Content::of(self.bricks, file)?.is_in(place.path())? {
                 self.problem(relative, "its content in the target differs from the source's");
             }
         }
         Ok(true)
     }
 
-    fn make(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<()> {
-        let work = self.work.join("file");
-        let _ = fs::remove_file(&work);
-        if file.stat.is_symlink() {
-            symlink(fs::read_link(&file.path)?, &work)?;
+    fn make(&mut self, relative: &Path, file: &Candidate, place: &Place) -> io::Result<()> {
+        let work = self.work.as_ref().ok_or_else(|| io::Error::other("nothing is copied"))?;
+        let filled = work.directory.place(Path::new(WORK_FILE))?;
+        let _ = fs::remove_file(filled.path());
+        let (parent, name) = (&filled.parent, &*filled.name);
+        let object = if file.stat.is_symlink() {
+            parent.make_symlink(name, fs::read_link(&file.path)?.as_os_str())?;
+            parent.object(name)?
         } else if file.is_special() {
             let kind = SFlag::from_bits_truncate(file.stat.mode() & libc::S_IFMT);
-            mknod(&work, kind, Permissions::S_IRUSR | Permissions::S_IWUSR, file.stat.rdev())?;
+            parent.make_node(name, kind, file.stat.rdev())?;
+            parent.object(name)?
         } else {
             let content = Content::of(self.bricks, file)?;
-            self.summary.copied_bytes += content.copy_to(&File::create_new(&work)?)?;
-        }
-        for what in attributes::set(file, &work, file.mtime) {
+            let open = parent.make_file(name)?;
+            self.summary.copied_bytes += content.copy_to(&open)?;
+            Object::from(open)
+        };
+        for what in attributes::set(file, &object, file.mtime) {
             self.problem(relative, &what);
         }
-        rename_new(&work, path)
+        filled.rename_new(place)
     }
-}
 
-/// Gives a file its name, unless another one has it.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
-        // A file system of an export that does not know the flag.
-        Err(Errno::EINVAL) => fs::rename(from, to),
-        renamed => Ok(renamed?),
+    /// Gives a file that was imported under its first name a further one; if `is_there`, it has to have it.
+    fn link(&self, first: &Path, further: &Path, is_there: bool) -> Result<(), String> {
+        let fails = |error: io::Error| format!("cannot be linked to {}: {error}", first.display());
+        let place = |path| self.target.place(path).map_err(fails);
+        let (from, to) = (place(first)?, place(further)?);
+        if is_there && to.metadata().is_err() {
+            return Err(ABSENT.into());
+        }
+        match from.link_as(&to) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let number = |place: &Place| place.metadata().map(|stat| stat.ino()).ok();
+                match number(&from) == number(&to) {
+                    true => Ok(()),
+                    false => Err(TAKEN.into()),
+                }
+            }
+            linked => linked.map_err(fails),
+        }
     }
 }
 
 fn ends(error: &io::Error) -> bool {
     use io::ErrorKind::{NotConnected, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem | NotConnected)
-}
-
-fn link(first: &Path, path: &Path) -> Result<(), String> {
-    match fs::hard_link(first, path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let number = |path| fs::symlink_metadata(path).map(|stat| stat.ino()).ok();
-            match number(first) == number(path) {
-                true => Ok(()),
-                false => Err(TAKEN.into()),
-            }
-        }
-        Err(error) => Err(format!("cannot be linked to {}: {error}", first.display())),
-    }
 }
 
 /// Whether what is in the target is this file, as an earlier run made it.

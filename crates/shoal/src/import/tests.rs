@@ -1,6 +1,7 @@
 //! Imports of hand-made bricks, as GlusterFS leaves them. Needs root: attributes `trusted.*`.
 
 mod arbiters;
+mod live;
 mod moves;
 
 use super::*;
@@ -65,7 +66,8 @@ impl World {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
         let bricks = Bricks::open(&paths, &[], is_part).unwrap();
         let mut heard = Heard::default();
-        let target = Destination { path: &self.target(), flush: &|| Ok(()) };
+        let path = self.target();
+        let target = Destination::open(&path, &|| Ok(())).unwrap();
         let summary = import(&bricks, &target, mode, &mut heard).unwrap();
         let left = fs::read_dir(self.target()).unwrap();
         assert!(left.flatten().all(|entry| !entry.file_name().to_string_lossy().starts_with(".shoal")));
@@ -264,7 +266,8 @@ fn plain_tree_is_copied_with_links_holes_and_attributes_of_any_name() {
     sparse.write_all_at(b"end", 5 << 20).unwrap();
     let bricks = Bricks::plain(source.clone());
     let mut heard = Heard::default();
-    let target = Destination { path: &world.target(), flush: &|| Ok(()) };
+    let path = world.target();
+    let target = Destination::open(&path, &|| Ok(())).unwrap();
     let summary = import(&bricks, &target, Mode::CopyAndVerify, &mut heard).unwrap();
     assert_eq!(
         (summary.problems, summary.found.files, summary.found.hard_links),

@@ -83,7 +83,7 @@ impl Brick {
                 false => Err(io::Error::other(format!("{} was unmounted", target.display()))),
             }
         };
-        let to = Destination { path: &target, flush: &is_durable };
+        let to = Destination::open(&target, &is_durable)?;
         let imported = import(&bricks, &to, mode, &mut shown);
         shown.end();
         let summary = imported.context("the import ended early; start it again, and it goes on")?;

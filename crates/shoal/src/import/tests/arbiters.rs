@@ -7,7 +7,8 @@ const HIGH: (u32, u32) = (HALF, u32::MAX);
 const BLAME: [u8; 12] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn open(paths: &[&PathBuf], empty: &[&PathBuf]) -> Result<Bricks, String> {
-    let [paths, empty] = [paths, empty].map(|all| all.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>());
+    let [paths, empty] =
+        [paths, empty].map(|all| all.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>());
     Bricks::open(&paths, &empty, true).map_err(|why| format!("{why:#}"))
 }
 
@@ -67,7 +68,11 @@ fn arbiter_tells_the_good_copy_and_gives_no_content() {
         assert!(!world.target().join(name).exists());
     }
     assert_eq!((world.text("good").as_str(), world.text("empty").as_str()), ("content", ""));
-    assert!(heard.notes.iter().any(|note| note.contains("taken for an arbiter's brick")), "{:?}", heard.notes);
+    assert!(
+        heard.notes.iter().any(|note| note.contains("taken for an arbiter's brick")),
+        "{:?}",
+        heard.notes
+    );
     file(&data, shard.to_str().unwrap(), b"4567", 11);
     let heard = world.import(&[&arbiter, &data], Mode::CopyAndVerify, false).1;
     assert_eq!(heard.problems.len(), 2, "{:?}", heard.problems);
@@ -102,7 +107,12 @@ fn move_leaves_the_arbiter_as_it_is_and_goes_on_where_only_empty_files_are_left(
     // The volume has another file instead of the empty one, so that is kept.
     fs::write(world.target().join("empty"), "other").unwrap();
     let (summary, heard) = world.import(&[&data, &arbiter], Mode::Move, false);
-    assert_eq!((summary.problems, summary.freed.files, summary.freed.kept), (1, 1, 0), "{:?}", heard.problems);
+    assert_eq!(
+        (summary.problems, summary.freed.files, summary.freed.kept),
+        (1, 1, 0),
+        "{:?}",
+        heard.problems
+    );
     assert!(!data.join("full").exists() && data.join("empty").exists());
     assert!(arbiter.join("full").exists() && arbiter.join("empty").exists());
     fs::remove_file(world.target().join("empty")).unwrap();

@@ -159,7 +159,7 @@ fn file_that_changes_in_the_volume_before_it_is_freed_is_kept() {
         flushes.set(flushes.get() + 1);
         if flushes.get() == 1 { changes() } else { Ok(()) }
     };
-    let target = Destination { path: &path, flush: &flush };
+    let target = Destination::open(&path, &flush).unwrap();
     let mut heard = Heard::default();
     let bricks = Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
     let summary = import(&bricks, &target, Mode::Move, &mut heard).unwrap();
@@ -174,7 +174,8 @@ fn nothing_is_removed_if_the_target_cannot_be_made_durable() {
     let brick = fill(&world, "b1");
     let before = left(&brick);
     let path = world.target();
-    let target = Destination { path: &path, flush: &|| Err(io::Error::other("no quorum")) };
+    let flush = || Err(io::Error::other("no quorum"));
+    let target = Destination::open(&path, &flush).unwrap();
     let bricks = Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
     import(&bricks, &target, Mode::Move, &mut Heard::default()).expect_err("no quorum");
     assert_eq!(left(&brick), before);

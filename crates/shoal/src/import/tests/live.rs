@@ -1,0 +1,147 @@
+//! Imports into a target in which users work meanwhile.
+
+use super::*;
+use crate::import::candidates::Candidate;
+use crate::import::content::Content;
+use std::os::unix::fs::chown;
+
+/// Does something when the first names have been imported, as a user may at that time.
+struct Meanwhile<F: FnMut()> {
+    heard: Heard,
+    /// How many names are to be imported before.
+    after: u64,
+    act: F,
+}
+
+impl<F: FnMut()> Listener for Meanwhile<F> {
+    fn progress(&mut self, _: &Summary) {
+        if self.after == 1 {
+            (self.act)();
+        }
+        self.after = self.after.saturating_sub(1);
+    }
+    fn problem(&mut self, what: &str) {
+        self.heard.problem(what);
+    }
+    fn kept(&mut self, what: &str) {
+        self.heard.kept(what);
+    }
+    fn note(&mut self, what: &str) {
+        self.heard.note(what);
+    }
+}
+
+impl World {
+    /// Imports from one brick; `act` is called after so many names.
+    fn import_while(&self, brick: &PathBuf, mode: Mode, after: u64, act: impl FnMut()) -> (Summary, Heard) {
+        let bricks = Bricks::open(std::slice::from_ref(brick), &[], false).unwrap();
+        let path = self.target();
+        let target = Destination::open(&path, &|| Ok(())).unwrap();
+        let mut listener = Meanwhile { heard: Heard::default(), after, act };
+        let summary = import(&bricks, &target, mode, &mut listener).unwrap();
+        assert_eq!(listener.after, 0, "it was not called");
+        (summary, listener.heard)
+    }
+}
+
+/// A brick with a directory of another owner and mode, which has a directory and two files.
+fn fill(world: &World) -> PathBuf {
+    let brick = world.brick("b1", (0, u32::MAX));
+    for (name, gfid) in [("d", 2), ("d/sub", 3)] {
+        let path = brick.join(name);
+        fs::create_dir(&path).unwrap();
+        set(&path, c"trusted.gfid", &[gfid; 16]);
+        set(&path, c"user.mine", b"value");
+        chown(&path, Some(1234), Some(5678)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o2775)).unwrap();
+    }
+    file(&brick, "d/a", b"first", 4);
+    file(&brick, "d/b", b"second", 5);
+    brick
+}
+
+#[test]
+fn symbolic_link_in_place_of_a_directory_is_not_followed() {
+    let world = World::new();
+    let brick = fill(&world);
+    let outside = world.dir.path().join("outside");
+    fs::create_dir_all(outside.join("sub")).unwrap();
+    let state = |path: &Path| {
+        let stat = fs::metadata(path).unwrap();
+        (stat.mode(), stat.uid(), stat.gid(), stat.mtime(), stat.mtime_nsec())
+    };
+    let before = [state(&outside), state(&outside.join("sub"))];
+    let target = world.target();
+    let (_, heard) = world.import_while(&brick, Mode::Copy, 1, || {
+        fs::rename(target.join("d"), target.join("mine")).unwrap();
+        symlink(&outside, target.join("d")).unwrap();
+    });
+    assert_eq!([state(&outside), state(&outside.join("sub"))], before);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "nothing is written there");
+    for name in ["d/b: ", "d/sub: ", "d: "] {
+        assert!(
+            heard.problems.iter().any(|what| what.starts_with(&format!("/{name}"))),
+            "{:?}",
+            heard.problems
+        );
+    }
+    // It is there before the next run.
+    let (_, heard) = world.import(&[&brick], Mode::Copy, false);
+    assert_eq!([state(&outside), state(&outside.join("sub"))], before);
+    assert!(heard.problems[0].contains("something else has its name"), "{:?}", heard.problems);
+}
+
+#[test]
+fn move_frees_nothing_that_is_found_through_a_symbolic_link_only() {
+    let world = World::new();
+    let brick = fill(&world);
+    world.import(&[&brick], Mode::Copy, false);
+    fs::rename(world.target().join("d"), world.target().join("mine")).unwrap();
+    symlink("mine", world.target().join("d")).unwrap();
+    world.import(&[&brick], Mode::Free, false);
+    assert!(brick.join("d/a").exists() && brick.join("d/b").exists());
+}
+
+#[test]
+fn directory_that_took_the_place_of_another_keeps_its_attributes() {
+    let world = World::new();
+    let brick = fill(&world);
+    let target = world.target();
+    fs::create_dir(target.join("other")).unwrap();
+    let (_, heard) = world.import_while(&brick, Mode::Copy, 1, || {
+        fs::rename(target.join("d"), target.join("mine")).unwrap();
+        fs::rename(target.join("other"), target.join("d")).unwrap();
+    });
+    assert!(
+        heard.problems.iter().any(|what| what.starts_with("/d: another directory")),
+        "{:?}",
+        heard.problems
+    );
+    assert_eq!(fs::metadata(target.join("d")).unwrap().uid(), 0);
+}
+
+#[test]
+fn source_that_was_replaced_after_it_was_looked_at_is_not_read() {
+    let world = World::new();
+    let source = world.dir.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let secret = world.dir.path().join("secret");
+    fs::write(&secret, "secret").unwrap();
+    let bricks = Bricks::plain(source.clone());
+    let out = fs::File::create(world.dir.path().join("out")).unwrap();
+    for name in ["link", "pipe", "file"] {
+        let path = source.join(name);
+        fs::write(&path, "public").unwrap();
+        let found = Candidate::read(0, path.clone(), true).unwrap().unwrap();
+        let content = Content::of(&bricks, &found).unwrap();
+        fs::rename(&path, source.join("away")).unwrap();
+        match name {
+            "link" => symlink(&secret, &path).unwrap(),
+            "pipe" => nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            _ => fs::write(&path, "another").unwrap(),
+        }
+        assert!(content.copy_to(&out).is_err(), "{name}");
+        assert!(content.is_in(secret.clone()).is_err(), "{name}");
+        assert_eq!(out.metadata().unwrap().len(), 0);
+    }
+}
