@@ -12,7 +12,8 @@
 //! and what is in shards, of GlusterFS or of Shoal.
 
 use super::at;
-use super::run::{is_in_progress, is_internal};
+use super::run::is_internal;
+use super::work::is_in_progress;
 use crate::control::{Piece, Place};
 use crate::limits::SHARED_BYTES_MIN;
 use nix::errno::Errno;

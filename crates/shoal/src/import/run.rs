@@ -4,13 +4,13 @@ use super::bricks::Bricks;
 use super::candidates::{Candidate, Found, look_up, up_to_date};
 use super::content::Content;
 use super::free::{Freeing, Imported, names_of, occupied};
+use super::work::Work;
 use super::{Destination, Listener, Summary, arbiter, at, attributes};
-use crate::place::{Directory, Object, Place};
+use crate::place::{Object, Place};
 use nix::sys::stat::SFlag;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,6 @@ use std::path::{Path, PathBuf};
 /// What GlusterFS keeps for itself in the root directory of a brick.
 const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
 const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
-/// Where files are filled before they get their names, in the root directory of the target: this, and a
-/// number of the machine and its bricks, since several machines may import at once.
-const WORK: &str = ".shoal-import";
-/// The one that is being filled, in that directory.
-const WORK_FILE: &str = "file";
 
 const TAKEN: &str = "the target has another file of this name; it was left as it is";
 const REPLACED: &str =
@@ -85,65 +80,11 @@ pub fn import(
     Ok(import.summary)
 }
 
-/// Whether an import into a directory is in progress, or was killed.
-pub(super) fn is_in_progress(target: &Path) -> bool {
-    let entries = fs::read_dir(target).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name()).any(|name| name.as_encoded_bytes().starts_with(WORK.as_bytes()))
-}
-
-fn work_name(bricks: &Bricks) -> String {
-    let mut hasher = DefaultHasher::new();
-    nix::unistd::gethostname().ok().hash(&mut hasher);
-    bricks.bricks.iter().for_each(|brick| brick.path.hash(&mut hasher));
-    format!("{WORK}-{:016x}", hasher.finish())
-}
-
 /// Whether GlusterFS keeps this in the root directory of a brick for itself.
 pub fn is_internal(name: &OsStr) -> bool {
     INTERNAL.iter().any(|internal| name == *internal)
         || name.as_encoded_bytes().starts_with(INTERNAL_PREFIX)
         || name == "lost+found"
-}
-
-/// The directory in which files are filled.
-struct Work {
-    directory: Directory,
-    name: OsString,
-}
-
-impl Work {
-    /// Makes it anew: an import that was killed may have left a file in it.
-    fn open(bricks: &Bricks, target: &Destination) -> io::Result<Work> {
-        let name = OsString::from(work_name(bricks));
-        let open = || {
-            match target.root.make_directory(&name) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            let directory = target.root.beneath(Path::new(&name))?;
-            let stat = directory.itself()?.metadata()?;
-            if stat.uid() != nix::unistd::geteuid().as_raw() || stat.mode() & 0o077 != 0 {
-                return Err(io::Error::other("it is no directory of an import: remove it"));
-            }
-            let work = Work { directory, name: name.clone() };
-            work.clear()?;
-            Ok(work)
-        };
-        open().map_err(|error| at(&target.path.join(&name), error))
-    }
-
-    fn clear(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.directory.path())? {
-            fs::remove_file(entry?.path())?;
-        }
-        Ok(())
-    }
-
-    fn remove(self, target: &Destination) -> io::Result<()> {
-        let path = target.root.path().join(&self.name);
-        let removed = self.clear().and_then(|()| fs::remove_dir(path));
-        removed.map_err(|error| at(&target.path.join(&self.name), error))
-    }
 }
 
 /// Device and inode.
@@ -401,8 +342,7 @@ impl Import<'_> {
 
     fn make(&mut self, relative: &Path, file: &Candidate, place: &Place) -> io::Result<()> {
         let work = self.work.as_ref().ok_or_else(|| io::Error::other("nothing is copied"))?;
-        let filled = work.directory.place(Path::new(WORK_FILE))?;
-        let _ = fs::remove_file(filled.path());
+        let filled = work.place()?;
         let (parent, name) = (&filled.parent, &*filled.name);
         let object = if file.stat.is_symlink() {
             parent.make_symlink(name, fs::read_link(&file.path)?.as_os_str())?;

@@ -145,3 +145,39 @@ fn source_that_was_replaced_after_it_was_looked_at_is_not_read() {
         assert_eq!(out.metadata().unwrap().len(), 0);
     }
 }
+
+#[test]
+fn second_run_of_an_import_is_refused_while_the_first_one_copies() {
+    let world = World::new();
+    let brick = fill(&world);
+    let path = world.target();
+    let again = || {
+        let bricks = Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
+        let target = Destination::open(&path, &|| Ok(())).unwrap();
+        import(&bricks, &target, Mode::Copy, &mut Heard::default())
+    };
+    let (summary, heard) = world.import_while(&brick, Mode::Copy, 1, || {
+        let error = again().expect_err("refused").to_string();
+        assert!(error.contains("another run copies the same files"), "{error}");
+    });
+    assert_eq!((summary.problems, summary.found.files), (0, 2), "{:?}", heard.problems);
+    assert_eq!(again().unwrap().present, 2);
+}
+
+#[test]
+fn work_directory_of_a_user_is_refused() {
+    let world = World::new();
+    let brick = fill(&world);
+    let path = world.target();
+    let mut name = None;
+    world.import_while(&brick, Mode::Copy, 1, || {
+        name = fs::read_dir(&path).unwrap().flatten().map(|entry| entry.path()).find(|path| work::is_work(path.file_name().unwrap()));
+    });
+    let name = name.expect("there is one while files are copied");
+    fs::create_dir(&name).unwrap();
+    chown(&name, Some(1234), Some(5678)).unwrap();
+    let bricks = Bricks::open(std::slice::from_ref(&brick), &[], false).unwrap();
+    let target = Destination::open(&path, &|| Ok(())).unwrap();
+    let refused = import(&bricks, &target, Mode::Copy, &mut Heard::default()).expect_err("refused");
+    assert!(refused.to_string().contains("remove it"), "{refused}");
+}
