@@ -33,6 +33,6 @@ pub fn set(source: &Candidate, target: &Object, mtime: Time) -> Vec<String> {
     })
 }
 
-fn timespec((seconds, nanos): Time) -> TimeSpec {
+pub fn timespec((seconds, nanos): Time) -> TimeSpec {
     TimeSpec::new(seconds, nanos)
 }

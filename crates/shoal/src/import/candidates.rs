@@ -2,7 +2,7 @@
 
 use super::bricks::Bricks;
 use super::changelog::{self, Changelog};
-use super::{at, content, xattr};
+use super::{at, content, directories, xattr};
 use std::ffi::{CStr, CString};
 use std::fs::{self, Metadata};
 use std::io;
@@ -32,6 +32,8 @@ const INTERNAL: [&str; 13] = [
 ];
 /// Where GlusterFS keeps times since version 6.
 pub const TIMES: &CStr = c"trusted.glusterfs.mdata";
+/// Where the identity of a file of a plain tree has the inode's number, behind the device's.
+const INODE_AT: usize = 8;
 const STICKY: u32 = 0o1000;
 const SETGID: u32 = 0o2000;
 
@@ -95,8 +97,8 @@ impl Candidate {
     /// A file of any file system. Its identity is its inode's number.
     fn plain(set: usize, path: PathBuf, stat: Metadata) -> io::Result<Candidate> {
         let mut gfid = [0; 16];
-        gfid[..8].copy_from_slice(&stat.dev().to_be_bytes());
-        gfid[8..].copy_from_slice(&stat.ino().to_be_bytes());
+        gfid[..INODE_AT].copy_from_slice(&stat.dev().to_be_bytes());
+        gfid[INODE_AT..].copy_from_slice(&stat.ino().to_be_bytes());
         Ok(Candidate {
             set,
             xattrs: xattr::names(&path).map_err(|error| at(&path, error))?,
@@ -113,7 +115,18 @@ impl Candidate {
 
     /// The names of the attributes that are copied: not those that GlusterFS keeps for itself.
     pub fn copied_xattrs(&self) -> impl Iterator<Item = &CString> {
-        self.xattrs.iter().filter(|name| self.is_plain || !name.as_bytes().starts_with(b"trusted."))
+        let is_copied = |name: &&CString| match self.is_plain {
+            true => name.as_c_str() != directories::mark(),
+            false => !name.as_bytes().starts_with(b"trusted."),
+        };
+        self.xattrs.iter().filter(is_copied)
+    }
+
+    /// What stays the same when it is read again, also on another machine or after a mount.
+    pub fn identity(&self) -> &[u8] {
+        let gfid = self.gfid.as_ref().map_or(&[][..], |gfid| gfid);
+        // The number of the device is another one after a mount.
+        if self.is_plain { &gfid[INODE_AT..] } else { gfid }
     }
 
     /// Whether GlusterFS keeps an attribute of this name for itself.

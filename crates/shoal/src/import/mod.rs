@@ -9,12 +9,12 @@
 //! **Promises.** Kept are content with its holes, owners, modes, nanosecond times, extended attributes and
 //! ACLs, hard and symbolic links, devices, pipes and sockets. Bricks are only read, unless files are moved,
 //! see [`free`]. A copy that another one's changelog accuses is never taken, and where replicas contradict
-//! each other nothing is: they are reported. An arbiter's copy says which others are good, and is no source of
-//! content itself, see [`arbiter`].
+//! each other nothing is: they are reported. An arbiter's copy says which others are good, and is no source
+//! of content itself, see [`arbiter`].
 //! Users may work in the target meanwhile: no symbolic link that they make there is followed.
 //! Two runs of one import exclude each other by a lock ([`work`]).
 //! A file appears under its name complete, by a rename, so an import that was killed is started again and
-//! skips what is there. What exists and differs is reported and left alone.
+//! skips what is there. What exists and differs is reported and left alone, see [`directories`] for those.
 //!
 //! **Refuses** bricks of dispersed volumes, bricks in use by a server, and an incomplete set of bricks.
 
@@ -24,12 +24,13 @@ mod bricks;
 mod candidates;
 mod changelog;
 mod content;
+mod directories;
 mod free;
 mod reflink;
 mod run;
-mod work;
 #[cfg(test)]
 mod tests;
+mod work;
 mod xattr;
 
 pub use bricks::Bricks;
@@ -70,7 +71,8 @@ pub struct Freed {
 
 /// Where the files go.
 ///
-/// Users may work in it meanwhile: below it no symbolic link is followed, or root would change files elsewhere.
+/// Users may work in it meanwhile: below it no symbolic link is followed, or root would change files
+/// elsewhere.
 pub struct Destination<'a> {
     path: &'a Path,
     root: Directory,

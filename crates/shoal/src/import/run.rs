@@ -3,6 +3,7 @@
 use super::bricks::Bricks;
 use super::candidates::{Candidate, Found, look_up, up_to_date};
 use super::content::Content;
+use super::directories::Entered;
 use super::free::{Freeing, Imported, names_of, occupied};
 use super::work::Work;
 use super::{Destination, Listener, Summary, arbiter, at, attributes};
@@ -20,8 +21,6 @@ const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
 const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
 
 const TAKEN: &str = "the target has another file of this name; it was left as it is";
-const REPLACED: &str =
-    "another directory has this name since the import began with it; owner and mode are not set";
 const ABSENT: &str = "the target has no such file";
 
 /// How much is done.
@@ -65,14 +64,20 @@ pub fn import(
         }
     }
     let (links, imported, summary) = (HashMap::new(), Imported::default(), Summary::default());
-    let work = if mode.copies() { Some(Work::open(bricks, target)?) } else { None };
-    let mut import = Import { bricks, target, mode, work, links, imported, summary, listener };
-    let root = Path::new("");
     let all: Vec<usize> = (0..bricks.bricks.len()).collect();
-    match look_up(bricks, root, &all)? {
-        Found::Directory(copies) => import.directory(root, &copies)?,
-        _ => return Err(io::Error::other("the bricks' root directories contradict each other")),
+    let Found::Directory(copies) = look_up(bricks, Path::new(""), &all)? else {
+        return Err(io::Error::other("the bricks' root directories contradict each other"));
+    };
+    let (mut work, mut root) = (None, None);
+    if mode.copies() {
+        // Before the work directory changes its times.
+        root = Some(Entered::root(target, &copies[0]).map_err(|error| at(target.path, error))?);
+        work = Some(Work::open(bricks, target)?);
     }
+    let has_new_names = false;
+    let mut import =
+        Import { bricks, target, mode, work, root, has_new_names, links, imported, summary, listener };
+    import.directory(Path::new(""), &copies)?;
     if mode.frees() {
         let imported = std::mem::take(&mut import.imported);
         import.freeing().finish(imported)?;
@@ -87,15 +92,16 @@ pub fn is_internal(name: &OsStr) -> bool {
         || name == "lost+found"
 }
 
-/// Device and inode.
-type Identity = (u64, u64);
-
 struct Import<'a> {
     bricks: &'a Bricks,
     target: &'a Destination<'a>,
     mode: Mode,
     /// Present while files are copied.
     work: Option<Work>,
+    /// The root of the target, until it is entered.
+    root: Option<Entered>,
+    /// Whether this run has made a name in the directory in which it is.
+    has_new_names: bool,
     /// Where a file with several names was imported first, below the target.
     links: HashMap<[u8; 16], PathBuf>,
     /// What can be freed.
@@ -127,21 +133,19 @@ impl Import<'_> {
                 return Ok(());
             }
         };
-        let mut made = None;
-        if self.mode.copies() {
-            match self.make_directory(relative) {
-                Ok(directory) => made = Some(directory),
-                Err(error) if ends(&error) => return Err(at(&self.target.path.join(relative), error)),
-                Err(error) => {
-                    self.problem(relative, &error.to_string());
-                    return Ok(());
-                }
+        let entered = match self.enter(relative, &copies[0]) {
+            Ok(entered) => entered,
+            Err(error) if ends(&error) => return Err(at(&self.target.path.join(relative), error)),
+            Err(error) => {
+                self.problem(relative, &error.to_string());
+                return Ok(());
             }
-        }
+        };
         if self.mode == Mode::Free && self.target.root.beneath(relative).is_err() {
             self.problem(relative, "the target has no such directory");
             return Ok(());
         }
+        let above_has = std::mem::take(&mut self.has_new_names);
         for name in self.names(relative, &listed)? {
             let below = relative.join(&name);
             match look_up(self.bricks, &below, &listed) {
@@ -163,56 +167,31 @@ impl Import<'_> {
             && let Some(work) = self.work.take()
         {
             work.remove(self.target)?;
+            self.has_new_names = true;
         }
-        // Last of all, because making the files in it changes its times.
-        match made {
-            Some(made) => self.set_directory(relative, copies, made),
-            None => Ok(()),
-        }
-    }
-
-    /// Sets the attributes of a directory of the target. `made` is its identity.
-    fn set_directory(&mut self, relative: &Path, copies: &[Candidate], made: Identity) -> io::Result<()> {
-        let accused: Vec<_> = copies.iter().map(|copy| &copy.changelog.content).collect();
-        let good = super::changelog::good(&accused).and_then(|good| good.first().copied());
-        let Some(best) = good.or((copies.len() == 1).then_some(0)) else {
-            self.problem(relative, "split-brain: its copies accuse each other; owner and mode are not set");
-            return Ok(());
-        };
-        let mtime = copies.iter().map(|copy| copy.mtime).max().unwrap_or(copies[best].mtime);
-        let problems = match self.open_directory(relative) {
-            Ok((object, identity)) if identity == made => attributes::set(&copies[best], &object, mtime),
-            Ok(_) => vec![REPLACED.to_owned()],
-            Err(error) => vec![error.to_string()],
-        };
-        for what in problems {
-            self.problem(relative, &what);
+        let has_new_names = std::mem::replace(&mut self.has_new_names, above_has);
+        if let Some(entered) = entered {
+            self.leave(relative, copies, entered, has_new_names);
         }
         Ok(())
     }
 
-    /// Makes a directory in the target unless it is there, and returns its identity.
-    fn make_directory(&self, relative: &Path) -> io::Result<Identity> {
-        if !relative.as_os_str().is_empty() {
-            let place = self.target.place(relative)?;
-            match place.parent.make_directory(&place.name) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if !place.metadata()?.is_dir() {
-                        return Err(io::Error::other(
-                            "a directory, but something else has its name in the target",
-                        ));
-                    }
-                }
-                made => made?,
-            }
+    /// Makes a directory in the target unless it is there.
+    fn enter(&mut self, relative: &Path, source: &Candidate) -> io::Result<Option<Entered>> {
+        let Some(work) = &self.work else { return Ok(None) };
+        if relative.as_os_str().is_empty() {
+            return Ok(self.root.take());
         }
-        Ok(self.open_directory(relative)?.1)
+        let (entered, is_new) = Entered::enter(self.target, work, relative, source)?;
+        self.has_new_names |= is_new;
+        Ok(Some(entered))
     }
 
-    fn open_directory(&self, relative: &Path) -> io::Result<(Object, Identity)> {
-        let object = self.target.root.beneath(relative)?.itself()?;
-        let stat = object.metadata()?;
-        Ok((object, (stat.dev(), stat.ino())))
+    fn leave(&mut self, relative: &Path, copies: &[Candidate], entered: Entered, has_new_names: bool) {
+        let left = entered.leave(self.target, relative, copies, has_new_names);
+        for what in left.unwrap_or_else(|error| vec![error.to_string()]) {
+            self.problem(relative, &what);
+        }
     }
 
     /// All names in a directory, except for GlusterFS's own.
@@ -360,11 +339,12 @@ impl Import<'_> {
         for what in attributes::set(file, &object, file.mtime) {
             self.problem(relative, &what);
         }
+        self.has_new_names = true;
         filled.rename_new(place)
     }
 
     /// Gives a file that was imported under its first name a further one; if `is_there`, it has to have it.
-    fn link(&self, first: &Path, further: &Path, is_there: bool) -> Result<(), String> {
+    fn link(&mut self, first: &Path, further: &Path, is_there: bool) -> Result<(), String> {
         let fails = |error: io::Error| format!("cannot be linked to {}: {error}", first.display());
         let place = |path| self.target.place(path).map_err(fails);
         let (from, to) = (place(first)?, place(further)?);
@@ -379,7 +359,10 @@ impl Import<'_> {
                     false => Err(TAKEN.into()),
                 }
             }
-            linked => linked.map_err(fails),
+            linked => {
+                self.has_new_names |= linked.is_ok();
+                linked.map_err(fails)
+            }
         }
     }
 }

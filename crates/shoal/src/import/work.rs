@@ -55,7 +55,9 @@ impl Work {
         let stat = directory.itself()?.metadata()?;
         // A user who made it could exchange the files in it.
         if stat.uid() != nix::unistd::geteuid().as_raw() || stat.mode() & 0o077 != 0 {
-            return Err(io::Error::other("it has the name of a directory of an import, and is none: remove it"));
+            return Err(io::Error::other(
+                "it has the name of a directory of an import, and is none: remove it",
+            ));
         }
         let lock = Flock::lock(File::open(directory.path())?, FlockArg::LockExclusiveNonblock);
         let lock = lock.map_err(|(_, errno)| match errno {
@@ -74,14 +76,14 @@ impl Work {
     /// The name under which a file is filled; nothing has it.
     pub fn place(&self) -> io::Result<Place> {
         let place = self.directory.place(Path::new(FILE))?;
-        match fs::remove_file(place.path()) {
+        match remove(&place.path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(place),
         }
     }
 
     fn clear(&self) -> io::Result<()> {
-        fs::read_dir(self.directory.path())?.try_for_each(|entry| fs::remove_file(entry?.path()))
+        fs::read_dir(self.directory.path())?.try_for_each(|entry| remove(&entry?.path()))
     }
 
     /// Removes it, for the next run or another one that waits.
@@ -101,6 +103,14 @@ pub fn is_in_progress(target: &Path) -> bool {
 /// Whether a name in the root of a target is of such a directory.
 pub fn is_work(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(PREFIX.as_bytes())
+}
+
+/// Removes a file or an empty directory.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => fs::remove_dir(path),
+        removed => removed,
+    }
 }
 
 fn in_use() -> io::Error {

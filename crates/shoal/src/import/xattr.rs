@@ -52,3 +52,13 @@ pub fn set(path: &Path, name: &CStr, value: &[u8]) -> io::Result<()> {
     Errno::result(done).map(drop)?;
     Ok(())
 }
+
+/// Removes an attribute, if it is there.
+pub fn remove(path: &Path, name: &CStr) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: both strings end with NUL.
+    match Errno::result(unsafe { libc::lremovexattr(path.as_ptr(), name.as_ptr()) }) {
+        Ok(_) | Err(Errno::ENODATA) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

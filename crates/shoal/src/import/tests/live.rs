@@ -171,7 +171,11 @@ fn work_directory_of_a_user_is_refused() {
     let path = world.target();
     let mut name = None;
     world.import_while(&brick, Mode::Copy, 1, || {
-        name = fs::read_dir(&path).unwrap().flatten().map(|entry| entry.path()).find(|path| work::is_work(path.file_name().unwrap()));
+        name = fs::read_dir(&path)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| work::is_work(path.file_name().unwrap()));
     });
     let name = name.expect("there is one while files are copied");
     fs::create_dir(&name).unwrap();
@@ -180,4 +184,66 @@ fn work_directory_of_a_user_is_refused() {
     let target = Destination::open(&path, &|| Ok(())).unwrap();
     let refused = import(&bricks, &target, Mode::Copy, &mut Heard::default()).expect_err("refused");
     assert!(refused.to_string().contains("remove it"), "{refused}");
+}
+
+fn attributes_of(path: &Path) -> (u32, u32, u32, (i64, i64), Option<Vec<u8>>) {
+    let stat = fs::metadata(path).unwrap();
+    let mine = xattr::get(path, c"user.mine").unwrap();
+    (stat.mode() & 0o7777, stat.uid(), stat.gid(), (stat.mtime(), stat.mtime_nsec()), mine)
+}
+
+#[test]
+fn directory_that_a_user_has_changed_after_an_import_stays_as_it_is_and_is_reported() {
+    let world = World::new();
+    let brick = fill(&world);
+    let [d, sub] = ["d", "d/sub"].map(|name| world.target().join(name));
+    let (summary, heard) = world.import(&[&brick], Mode::Copy, false);
+    assert_eq!(summary.problems, 0, "{:?}", heard.problems);
+    assert_eq!(attributes_of(&d), attributes_of(&brick.join("d")));
+    assert_eq!(attributes_of(&sub), attributes_of(&brick.join("d/sub")));
+    assert_eq!(xattr::get(&d, directories::mark()).unwrap(), None);
+    let root = attributes_of(&world.target());
+    assert_eq!(world.import(&[&brick], Mode::Copy, false).0.problems, 0);
+    assert_eq!(attributes_of(&world.target()), root, "nor do times change by a run that finds all");
+    fs::set_permissions(&d, fs::Permissions::from_mode(0o700)).unwrap();
+    set(&sub, c"user.mine", b"changed");
+    fs::write(d.join("of the user"), "").unwrap();
+    let before = [attributes_of(&d), attributes_of(&sub)];
+    let (summary, heard) = world.import(&[&brick], Mode::Copy, false);
+    assert_eq!([attributes_of(&d), attributes_of(&sub)], before);
+    assert_eq!(summary.problems, 2, "{:?}", heard.problems);
+    for start in ["/d: its owner or mode", "/d/sub: its attribute user.mine"] {
+        assert!(heard.problems.iter().any(|what| what.starts_with(start)), "{:?}", heard.problems);
+    }
+}
+
+#[test]
+fn directory_of_an_earlier_part_keeps_the_latest_time_when_names_are_added() {
+    let world = World::new();
+    let (one, two) = (world.brick("b1", (0, HALF - 1)), world.brick("b2", (HALF, u32::MAX)));
+    directory_on_both(&one, &two, "dir");
+    for (brick, name, mtime) in [(&one, "dir/one", 2000), (&two, "dir/two", 1000)] {
+        file(brick, name, b"content", mtime as u8);
+        set(&brick.join("dir"), c"trusted.glusterfs.mdata", &mdata(mtime, mtime));
+        let (summary, heard) = world.import(&[brick], Mode::Copy, true);
+        assert_eq!(summary.problems, 0, "{:?}", heard.problems);
+        assert_eq!(fs::metadata(world.target().join("dir")).unwrap().mtime(), 2000);
+    }
+}
+
+#[test]
+fn directory_of_an_unfinished_import_is_finished_by_the_next_one() {
+    let world = World::new();
+    let brick = fill(&world);
+    let path = world.target();
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        world.import_while(&brick, Mode::Copy, 1, || panic!("killed"));
+    }));
+    assert!(killed.is_err());
+    assert!(xattr::get(&path.join("d"), directories::mark()).unwrap().is_some());
+    assert_eq!(fs::metadata(path.join("d")).unwrap().mode() & 0o7777, 0o700);
+    let (summary, heard) = world.import(&[&brick], Mode::Copy, false);
+    assert_eq!((summary.problems, summary.present), (0, 1), "{:?}", heard.problems);
+    assert_eq!(attributes_of(&path.join("d")), attributes_of(&brick.join("d")));
+    assert_eq!(xattr::get(&path.join("d"), directories::mark()).unwrap(), None);
 }
