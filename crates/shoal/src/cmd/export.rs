@@ -97,7 +97,7 @@ fn from_mount(mount: &Path, dest: &Path, verify: bool) -> anyhow::Result<ExitCod
     let mut shown = Shown::new("not exported");
     // All is made durable at the end, below.
     let target = Destination::open(&dest, &|| Ok(()))?;
-    let copied = import::import(&Bricks::plain(source), &target, mode, &mut shown);
+    let copied = import::import(&Bricks::plain(source)?, &target, mode, &mut shown);
     shown.end();
     let summary = copied.context("the export ended early; start it again, and it goes on")?;
     export::sync_all_of(&dest).with_context(|| format!("{}: not everything is on disk", dest.display()))?;

@@ -2,12 +2,15 @@
 
 use super::arbiter::{self, Files};
 use super::{at, xattr};
+use crate::place::Directory;
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// GlusterFS's id of a root directory.
@@ -31,12 +34,34 @@ pub struct Bricks {
     pub is_part: bool,
     /// It is a tree of files of any file system, in which GlusterFS keeps nothing for itself.
     pub is_plain: bool,
+    /// The root of such a tree, in which users may work meanwhile.
+    live: Option<Directory>,
 }
 
 impl Bricks {
     /// A directory of any file system, in the place of bricks.
-    pub fn plain(path: PathBuf) -> Bricks {
-        Bricks { bricks: vec![Brick { path, set: 0, is_arbiter: false }], is_part: false, is_plain: true }
+    pub fn plain(path: PathBuf) -> io::Result<Bricks> {
+        let live = Some(Directory::open(&path).map_err(|error| at(&path, error))?);
+        let bricks = vec![Brick { path, set: 0, is_arbiter: false }];
+        Ok(Bricks { bricks, is_part: false, is_plain: true, live })
+    }
+
+    /// A path of a brick's directory. In a live tree no symbolic link leads elsewhere, while the descriptor
+    /// that comes with it is open.
+    pub fn directory(&self, brick: &Brick, relative: &Path) -> io::Result<(PathBuf, Option<Directory>)> {
+        let Some(live) = &self.live else { return Ok((brick.path.join(relative), None)) };
+        let directory = live.beneath(relative)?;
+        Ok((directory.path(), Some(directory)))
+    }
+
+    /// Fails if a file of a live tree was found through a symbolic link, or was replaced meanwhile.
+    pub fn check_found(&self, relative: &Path, found: &Metadata) -> io::Result<()> {
+        let Some(live) = &self.live else { return Ok(()) };
+        let stat = live.place(relative)?.metadata()?;
+        match (stat.dev(), stat.ino()) == (found.dev(), found.ino()) {
+            true => Ok(()),
+            false => Err(io::Error::other("another file has this name meanwhile")),
+        }
     }
 
     /// Opens bricks, of each replica set at least one unless they are a part of the volume. Those of `empty`
@@ -74,7 +99,7 @@ impl Bricks {
         let brick = |(path, range)| Brick { path, set: ranges[&range], is_arbiter: false };
         let mut bricks: Vec<Brick> = found.into_iter().map(brick).collect();
         mark_arbiters(&mut bricks, empty)?;
-        Ok(Bricks { bricks, is_part, is_plain: false })
+        Ok(Bricks { bricks, is_part, is_plain: false, live: None })
     }
 
     /// Fails if a process serves one of the bricks.

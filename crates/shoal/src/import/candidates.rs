@@ -206,7 +206,10 @@ pub fn look_up(bricks: &Bricks, relative: &Path, listed: &[usize]) -> io::Result
     let mut all = Vec::new();
     for (number, brick) in bricks.bricks.iter().enumerate() {
         let found = Candidate::read(brick.set, brick.path.join(relative), bricks.is_plain)?;
-        all.extend(found.map(|candidate| (number, candidate)));
+        if let Some(candidate) = found {
+            bricks.check_found(relative, &candidate.stat)?;
+            all.push((number, candidate));
+        }
     }
     if all.is_empty() {
         return Ok(Found::Absent);

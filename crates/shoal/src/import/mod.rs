@@ -11,7 +11,8 @@
 //! see [`free`]. A copy that another one's changelog accuses is never taken, and where replicas contradict
 //! each other nothing is: they are reported. An arbiter's copy says which others are good, and is no source
 //! of content itself, see [`arbiter`].
-//! Users may work in the target meanwhile: no symbolic link that they make there is followed.
+//! Users may work in the target meanwhile, and in the source of an export: no symbolic link that they make
+//! there is followed.
 //! Two runs of one import exclude each other by a lock ([`work`]).
 //! A file appears under its name complete, by a rename, so an import that was killed is started again and
 //! skips what is there. What exists and differs is reported and left alone, see [`directories`] for those.

@@ -146,7 +146,17 @@ impl Import<'_> {
             return Ok(());
         }
         let above_has = std::mem::take(&mut self.has_new_names);
-        for name in self.names(relative, &listed)? {
+        let names = match self.names(relative, &listed) {
+            Ok(names) => names,
+            // In a live tree it may be gone.
+            Err(error) if self.bricks.is_plain && !relative.as_os_str().is_empty() => {
+                self.has_new_names = above_has;
+                self.problem(relative, &error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for name in names {
             let below = relative.join(&name);
             match look_up(self.bricks, &below, &listed) {
                 Ok(Found::Absent) => {}
@@ -199,8 +209,10 @@ impl Import<'_> {
         let is_root = relative.as_os_str().is_empty();
         let mut names = BTreeSet::new();
         for number in listed {
-            let path = self.bricks.bricks[*number].path.join(relative);
-            for entry in fs::read_dir(&path).map_err(|error| at(&path, error))? {
+            let brick = &self.bricks.bricks[*number];
+            let path = brick.path.join(relative);
+            let (opened, _open) = self.bricks.directory(brick, relative).map_err(|error| at(&path, error))?;
+            for entry in fs::read_dir(opened).map_err(|error| at(&path, error))? {
                 let name = entry.map_err(|error| at(&path, error))?.file_name();
                 if !is_root || !is_internal(&name) || self.bricks.is_plain {
                     names.insert(name);

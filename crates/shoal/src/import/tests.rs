@@ -264,7 +264,7 @@ fn plain_tree_is_copied_with_links_holes_and_attributes_of_any_name() {
     set(&source.join("one"), c"trusted.glusterfs.shard.block-size", &4u64.to_be_bytes());
     let sparse = fs::File::create(source.join("sparse")).unwrap();
     sparse.write_all_at(b"end", 5 << 20).unwrap();
-    let bricks = Bricks::plain(source.clone());
+    let bricks = Bricks::plain(source.clone()).unwrap();
     let mut heard = Heard::default();
     let path = world.target();
     let target = Destination::open(&path, &|| Ok(())).unwrap();

@@ -35,10 +35,14 @@ impl World {
     /// Imports from one brick; `act` is called after so many names.
     fn import_while(&self, brick: &PathBuf, mode: Mode, after: u64, act: impl FnMut()) -> (Summary, Heard) {
         let bricks = Bricks::open(std::slice::from_ref(brick), &[], false).unwrap();
+        self.copy_while(&bricks, mode, after, act)
+    }
+
+    fn copy_while(&self, bricks: &Bricks, mode: Mode, after: u64, act: impl FnMut()) -> (Summary, Heard) {
         let path = self.target();
         let target = Destination::open(&path, &|| Ok(())).unwrap();
         let mut listener = Meanwhile { heard: Heard::default(), after, act };
-        let summary = import(&bricks, &target, mode, &mut listener).unwrap();
+        let summary = import(bricks, &target, mode, &mut listener).unwrap();
         assert_eq!(listener.after, 0, "it was not called");
         (summary, listener.heard)
     }
@@ -127,7 +131,7 @@ fn source_that_was_replaced_after_it_was_looked_at_is_not_read() {
     fs::create_dir(&source).unwrap();
     let secret = world.dir.path().join("secret");
     fs::write(&secret, "secret").unwrap();
-    let bricks = Bricks::plain(source.clone());
+    let bricks = Bricks::plain(source.clone()).unwrap();
     let out = fs::File::create(world.dir.path().join("out")).unwrap();
     for name in ["link", "pipe", "file"] {
         let path = source.join(name);
@@ -246,4 +250,27 @@ fn directory_of_an_unfinished_import_is_finished_by_the_next_one() {
     assert_eq!((summary.problems, summary.present), (0, 1), "{:?}", heard.problems);
     assert_eq!(attributes_of(&path.join("d")), attributes_of(&brick.join("d")));
     assert_eq!(xattr::get(&path.join("d"), directories::mark()).unwrap(), None);
+}
+
+#[test]
+fn symbolic_link_in_place_of_a_directory_of_the_source_is_not_followed() {
+    let world = World::new();
+    let (source, outside) = (world.dir.path().join("source"), world.dir.path().join("outside"));
+    for directory in [&source.join("d/below"), &outside.join("below")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    for name in ["a", "b", "below/c"] {
+        fs::write(source.join("d").join(name), "public").unwrap();
+        fs::write(outside.join(name), "secret").unwrap();
+    }
+    let bricks = Bricks::plain(source.clone()).unwrap();
+    let (_, heard) = world.copy_while(&bricks, Mode::Copy, 1, || {
+        fs::rename(source.join("d"), source.join("mine")).unwrap();
+        symlink(&outside, source.join("d")).unwrap();
+    });
+    assert_eq!(world.text("d/a"), "public");
+    assert!(!world.target().join("d/b").exists() && !world.target().join("d/below").exists());
+    for name in ["/d/b: ", "/d/below: "] {
+        assert!(heard.problems.iter().any(|what| what.starts_with(name)), "{:?}", heard.problems);
+    }
 }
