@@ -10,14 +10,14 @@ use std::sync::Arc;
 /// How often a program repeats a call that [`may_be_wrong`].
 const TRIES: u32 = 32;
 
-/// Whether a rename or rmdir failed because a directory was moved during the call. The front end cannot
-/// always prevent that. `ESTALE` comes after the kernel's second walk, if another program of the mount takes
-/// the lock of the moved directory between the second lookup and the call. And if a directory is renamed
-/// into itself, or replaced by what is in it, while it is moved, the kernel may know it by two node ids. It
-/// then compares the types of both names before the server can answer `EINVAL` or `ENOTEMPTY`.
+/// Whether a call failed because a directory was moved during it. The front end cannot always prevent that.
+/// `ESTALE` comes after the kernel's second walk, if a directory on the path is moved once more. And if a
+/// directory is renamed into itself, or replaced by what is in it, while it is moved, the kernel may know it
+/// by two node ids. It then compares the types of both names before the server can answer `EINVAL` or
+/// `ENOTEMPTY`.
 fn may_be_wrong(op: &Op, errno: i32) -> bool {
     match (op, errno) {
-        (Op::Rename { .. } | Op::Rmdir { .. }, libc::ESTALE) => true,
+        (_, libc::ESTALE) => true,
         (Op::Rename { from, to, .. }, libc::ENOTDIR) => to.names().starts_with(from.names()),
         (Op::Rename { from, to, .. }, libc::EISDIR) => from.names().starts_with(to.names()),
         _ => false,
