@@ -108,7 +108,7 @@ pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
 pub const ANSWERS_KEPT_MAX: usize = 2048;
 /// A reply older than this counts as consumed, whatever the load of the machine.
 pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Entries in the table of directories that are being listed.
+/// Entries in the table of directories that were listed.
 pub const LISTING_SLOTS: usize = 1024;
 /// Entries in the table of directories whose attributes were requested. Directories that share one cost
 /// notifications.

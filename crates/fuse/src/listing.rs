@@ -128,8 +128,6 @@ pub(crate) struct Listing<S> {
     dir: InodeId,
     /// Whether it is the root of the mount.
     is_root: bool,
-    /// The offset that was requested.
-    begin: u64,
     /// The offset after the last entry.
     offset: u64,
     /// How many names with the cookie `offset` were shown, in this reply or earlier ones.
@@ -149,18 +147,7 @@ impl<S: ListingBuffer> Listing<S> {
         let (shown, attr_request) =
             (shared.splits.shown(dir, offset), shared.invalidator.begin_attr_request(tid));
         let is_root = dir == shared.nodes.root();
-        Listing {
-            sink,
-            dir,
-            is_root,
-            begin: offset,
-            offset,
-            shown,
-            attr_request,
-            tid,
-            has_names: false,
-            epochs: None,
-        }
+        Listing { sink, dir, is_root, offset, shown, attr_request, tid, has_names: false, epochs: None }
     }
 
     /// Fills the buffer. Fails only while the reply has no names.
@@ -283,7 +270,7 @@ impl<S: ListingBuffer> Listing<S> {
     /// from now on is repeated once the kernel has handled this reply.
     pub(crate) fn send(mut self, invalidator: &Invalidator) {
         let (dir, tid) = (self.dir, self.tid);
-        invalidator.is_about_to_show(dir, self.offset != self.begin);
+        invalidator.is_about_to_show(dir);
         if !S::PLUS {
             return self.sink.send();
         }
