@@ -3,7 +3,7 @@
 //! ```text
 //! BASE/pvc-1                             what pods see
 //! BASE/.shoal-csi/volumes/pvc-1.json     its record
-//! BASE/.shoal-csi/new/pvc-1              what has no mode yet
+//! BASE/.pvc-1.new                        what has no mode yet
 //! BASE/.shoal-csi/deleted/pvc-1-N        what is being deleted
 //! ```
 //!
@@ -22,8 +22,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The directory of the records.
 const OWN: &str = ".shoal-csi";
-/// The directory there of volumes that are being made.
-const NEW: &str = "new";
 
 /// The version of a record's format.
 const RECORD_VERSION: u32 = 1;
@@ -64,7 +62,7 @@ impl Directories {
     /// Opens a directory of volumes, and makes what is missing of it.
     pub fn open(base: PathBuf) -> anyhow::Result<Directories> {
         let directories = Directories { base };
-        for part in ["volumes", "deleted", NEW] {
+        for part in ["volumes", "deleted"] {
             let dir = directories.base.join(OWN).join(part);
             DirBuilder::new().recursive(true).create(&dir).with_context(|| dir.display().to_string())?;
         }
@@ -143,7 +141,8 @@ impl Directories {
 
     /// Makes the directory of a volume, which gets its name when it has its mode.
     fn make(&self, directory: &str, path: &Path, mode: u32) -> io::Result<()> {
-        let new = self.base.join(OWN).join(NEW).join(directory);
+        // No volume's name begins with a dot. It gets the group and the default ACL of its place.
+        let new = self.base.join(format!(".{directory}.new"));
         match fs::create_dir(&new) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made?,

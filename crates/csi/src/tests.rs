@@ -172,7 +172,7 @@ fn creation_and_deletion_that_a_crash_cut_short_are_finished_by_the_next_call() 
     assert!(world.base().join("pvc-1").exists());
     // As after a crash between the directory and its mode.
     let path = world.base().join("pvc-1");
-    let new = world.base().join(".shoal-csi/new/pvc-1");
+    let new = world.base().join(".pvc-1.new");
     fs::rename(&path, &new).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o700)).unwrap();
     world.create("pvc-1", 5).unwrap();
