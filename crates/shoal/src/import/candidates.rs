@@ -189,12 +189,18 @@ pub fn written_times(stat: &Metadata) -> Vec<u8> {
     value
 }
 
+/// What is wrong with a file that is [`Found::Witnessed`].
+pub const ONLY_WITNESSED: &str =
+    "only an arbiter's brick has it, which has no content: give all data bricks of its replica set";
+
 /// What is done about a name.
 pub enum Found {
     /// One copy; with a note if the replicas differ without harm.
     One(Box<Candidate>, Option<String>),
     /// A directory, from all bricks that have it.
     Directory(Vec<Candidate>),
+    /// A file that only arbiters' bricks have: nothing is there of its content.
+    Witnessed,
     /// Nothing, because of this.
     Problem(String),
     /// It is on no brick.
@@ -254,6 +260,9 @@ fn one_of(bricks: &Bricks, all: Vec<(usize, Candidate)>) -> io::Result<Found> {
             "it is in several replica sets: finish or stop the rebalance first: {}",
             all.iter().map(|one| one.path.display().to_string()).collect::<Vec<_>>().join(", ")
         )));
+    }
+    if all[0].stat.is_file() && numbers.iter().all(|number| bricks.bricks[*number].is_arbiter) {
+        return Ok(Found::Witnessed);
     }
     let total = all.len();
     let accused: Vec<_> = all.iter().map(|one| &one.changelog.content).collect();

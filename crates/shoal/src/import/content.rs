@@ -1,7 +1,7 @@
 //! The content of a file on a brick, also of one that GlusterFS has cut into shards.
 
 use super::bricks::Bricks;
-use super::candidates::{Candidate, Found, Gfid, look_up};
+use super::candidates::{Candidate, Found, Gfid, ONLY_WITNESSED, look_up};
 use super::{at, xattr};
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
@@ -117,6 +117,9 @@ impl Content {
                     pieces.push(Piece::new(start, len, shard.path, &shard.stat));
                 }
                 Found::Directory(_) => return Err(io::Error::other("a shard is a directory")),
+                Found::Witnessed => {
+                    return Err(io::Error::other(format!("{}: {ONLY_WITNESSED}", relative.display())));
+                }
                 Found::Problem(what) => {
                     return Err(io::Error::other(format!("{}: {what}", relative.display())));
                 }

@@ -30,6 +30,7 @@ pub fn mark() -> &'static CStr {
     if nix::unistd::geteuid().is_root() { MARK } else { MARK_OF_USERS }
 }
 
+const SPLIT_BRAIN: &str = "split-brain: its copies accuse each other";
 const REPLACED: &str =
     "another directory has this name since the import began with it; its owner and mode are not set";
 
@@ -113,10 +114,8 @@ impl Entered {
         copies: &[Candidate],
         has_new_names: bool,
     ) -> io::Result<Vec<String>> {
-        let accused: Vec<_> = copies.iter().map(|copy| &copy.changelog.content).collect();
-        let good = changelog::good(&accused).and_then(|good| good.first().copied());
-        let Some(best) = good.or((copies.len() == 1).then_some(0)).map(|best| &copies[best]) else {
-            return Ok(vec!["split-brain: its copies accuse each other; owner and mode are not set".into()]);
+        let Some(best) = best(copies) else {
+            return Ok(vec![format!("{SPLIT_BRAIN}; owner and mode are not set")]);
         };
         let newest = copies.iter().map(|copy| copy.mtime).max().unwrap_or(best.mtime);
         let directory = target.root.beneath(relative)?;
@@ -127,11 +126,16 @@ impl Entered {
         }
         match self.state {
             State::Unfinished => {
-                let problems = attributes::set(best, &object, newest);
-                match xattr::remove(&path_of(&directory), mark()) {
-                    Err(error) if !is_without_marks(&error) => Err(error),
-                    _ => Ok(problems),
+                let is_root = nix::unistd::geteuid().is_root();
+                // A user cannot remove it from a directory that is read-only. Root keeps it until all is set.
+                if !is_root {
+                    remove_mark(&directory)?;
                 }
+                let problems = attributes::set(best, &object, newest);
+                if is_root && problems.is_empty() {
+                    remove_mark(&directory)?;
+                }
+                Ok(problems)
             }
             State::Present { atime, mtime } => {
                 let problems = differing(best, &directory, &stat)?;
@@ -159,6 +163,32 @@ fn set_mark(path: &Path, source: &Candidate) -> io::Result<()> {
     match xattr::set(path, mark(), source.identity()) {
         Err(error) if !is_without_marks(&error) => Err(error),
         _ => Ok(()),
+    }
+}
+
+fn remove_mark(directory: &Directory) -> io::Result<()> {
+    match xattr::remove(&path_of(directory), mark()) {
+        Err(error) if !is_without_marks(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The copy of a directory that the others do not accuse.
+fn best(copies: &[Candidate]) -> Option<&Candidate> {
+    let accused: Vec<_> = copies.iter().map(|copy| &copy.changelog.content).collect();
+    let good = changelog::good(&accused).and_then(|good| good.first().copied());
+    good.or((copies.len() == 1).then_some(0)).map(|best| &copies[best])
+}
+
+/// Why a directory of the bricks must not be removed although the target has one of its name.
+pub fn check(target: &Destination, relative: &Path, copies: &[Candidate]) -> io::Result<Vec<String>> {
+    let directory = target.root.beneath(relative)?;
+    if xattr::get(&path_of(&directory), mark())?.is_some() {
+        return Ok(vec!["an import has not finished it: start that once more".into()]);
+    }
+    match best(copies) {
+        Some(best) => differing(best, &directory, &directory.itself()?.metadata()?),
+        None => Ok(vec![SPLIT_BRAIN.into()]),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The walk over all bricks, and what is made of each name.
 
 use super::bricks::Bricks;
-use super::candidates::{Candidate, Found, look_up, up_to_date};
+use super::candidates::{Candidate, Found, ONLY_WITNESSED, look_up, up_to_date};
 use super::content::Content;
-use super::directories::Entered;
+use super::directories::{self, Entered};
 use super::free::{Freeing, Imported, names_of, occupied};
 use super::work::Work;
 use super::{Destination, Listener, Summary, arbiter, at, attributes};
@@ -141,9 +141,17 @@ impl Import<'_> {
                 return Ok(());
             }
         };
-        if self.mode == Mode::Free && self.target.root.beneath(relative).is_err() {
-            self.problem(relative, "the target has no such directory");
-            return Ok(());
+        if self.mode == Mode::Free {
+            if self.target.root.beneath(relative).is_err() {
+                self.problem(relative, "the target has no such directory");
+                return Ok(());
+            }
+            // The root of a brick stays.
+            if !relative.as_os_str().is_empty() {
+                for what in directories::check(self.target, relative, copies)? {
+                    self.problem(relative, &what);
+                }
+            }
         }
         let above_has = std::mem::take(&mut self.has_new_names);
         let names = match self.names(relative, &listed) {
@@ -161,6 +169,8 @@ impl Import<'_> {
             match look_up(self.bricks, &below, &listed) {
                 Ok(Found::Absent) => {}
                 Ok(Found::Directory(copies)) => self.directory(&below, &copies)?,
+                Ok(Found::Witnessed) if self.is_freed(&below) => {}
+                Ok(Found::Witnessed) => self.problem(&below, ONLY_WITNESSED),
                 Ok(Found::Problem(what)) => self.problem(&below, &what),
                 Ok(Found::One(file, note)) => {
                     if let Some(note) = note {
@@ -267,6 +277,12 @@ impl Import<'_> {
             Err(error) => self.problem(relative, &error.to_string()),
         }
         Ok(())
+    }
+
+    /// Whether an earlier run of a move has freed a file of which an arbiter's copy is left.
+    fn is_freed(&self, relative: &Path) -> bool {
+        let there = || self.target.place(relative)?.metadata();
+        self.mode.frees() && there().is_ok_and(|there| there.is_file())
     }
 
     fn is_imported(&mut self, relative: &Path, file: &Candidate) {

@@ -44,17 +44,23 @@ impl Work {
 
     /// `None` if it was removed before it was locked.
     fn try_open(name: &OsStr, target: &Destination) -> io::Result<Option<Work>> {
-        match target.root.make_directory(name) {
+        let is_new = match target.root.make_directory(name) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
+            made => made.is_ok(),
+        };
         let directory = match target.root.beneath(Path::new(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
         let stat = directory.itself()?.metadata()?;
         // A user who made it could exchange the files in it.
-        if stat.uid() != nix::unistd::geteuid().as_raw() || stat.mode() & 0o077 != 0 {
+        let me = nix::unistd::geteuid();
+        let is_others = stat.uid() != me.as_raw() || !is_new && stat.mode() & 0o077 != 0;
+        // Where files have no owners, a new one may seem to be another's.
+        let has_owners = || -> io::Result<bool> {
+            Ok(nix::unistd::fchown(File::open(directory.path())?, Some(me), None).is_ok())
+        };
+        if is_others && (!is_new || has_owners()?) {
             return Err(io::Error::other(
                 "it has the name of a directory of an import, and is none: remove it",
             ));

@@ -116,6 +116,10 @@ fn move_leaves_the_arbiter_as_it_is_and_goes_on_where_only_empty_files_are_left(
     assert!(!data.join("full").exists() && data.join("empty").exists());
     assert!(arbiter.join("full").exists() && arbiter.join("empty").exists());
     fs::remove_file(world.target().join("empty")).unwrap();
-    let (summary, heard) = world.import(&[&data], Mode::Move, false);
+    let (summary, heard) = world.import(&[&data, &arbiter], Mode::Move, false);
     assert_eq!((summary.problems, summary.freed.files), (0, 1), "{:?}", heard.problems);
+    // A file that only the arbiter has, and the volume has not.
+    fs::remove_file(world.target().join("full")).unwrap();
+    let (summary, heard) = world.import(&[&data, &arbiter], Mode::Free, false);
+    assert_eq!(summary.problems, 1, "{:?}", heard.problems);
 }

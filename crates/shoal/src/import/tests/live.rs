@@ -3,6 +3,7 @@
 use super::*;
 use crate::import::candidates::Candidate;
 use crate::import::content::Content;
+use crate::import::directories::mark;
 use std::os::unix::fs::chown;
 
 /// Does something when the first names have been imported, as a user may at that time.
@@ -104,6 +105,25 @@ fn move_frees_nothing_that_is_found_through_a_symbolic_link_only() {
     symlink("mine", world.target().join("d")).unwrap();
     world.import(&[&brick], Mode::Free, false);
     assert!(brick.join("d/a").exists() && brick.join("d/b").exists());
+}
+
+#[test]
+fn directory_that_is_unfinished_or_differs_in_the_target_is_not_freed() {
+    let world = World::new();
+    let brick = fill(&world);
+    world.import(&[&brick], Mode::Copy, false);
+    let d = world.target().join("d");
+    let mode = fs::metadata(&d).unwrap().permissions();
+    for (change, why) in [(true, "/d: its owner or mode"), (false, "/d: an import has not finished it")] {
+        match change {
+            true => fs::set_permissions(&d, fs::Permissions::from_mode(0o700)).unwrap(),
+            false => set(&d, mark(), b"source"),
+        }
+        let (_, heard) = world.import(&[&brick], Mode::Free, false);
+        assert!(heard.problems.iter().any(|what| what.starts_with(why)), "{:?}", heard.problems);
+        assert!(brick.join("d").exists());
+        fs::set_permissions(&d, mode.clone()).unwrap();
+    }
 }
 
 #[test]
