@@ -174,8 +174,11 @@ fn sqlite_keeps_every_committed_transaction_through_crashes() {
             "SHOAL_TEST_SEED={seed}, round {round}"
         );
         let there: u64 = lines[1].parse().expect("a count is a number");
+        // SQLite takes a directory that it cannot open for synced (`unixDelete`), as on a dead mount. So the
+        // last removal of a rollback journal may not be durable.
+        let durable = if journal_mode(round) == "delete" { committed.saturating_sub(1) } else { committed };
         assert!(
-            there >= committed,
+            there >= durable,
             "SHOAL_TEST_SEED={seed}, round {round}: {committed} committed, {there} there"
         );
     }
