@@ -40,13 +40,13 @@ mod attributes;
 mod dentry_updates;
 mod dir_attr_race;
 mod getattr_inflight;
+mod listed_directories;
 mod page_baseline;
 mod pages;
 mod prune;
 mod size;
 mod size_barrier;
 mod state;
-mod unfinished_listings;
 mod unflushable_pages;
 mod write_gate;
 
@@ -67,6 +67,7 @@ use crate::stopped::{Deadline, Watch};
 use dentry_updates::DentryUpdates;
 use dir_attr_race::DirAttrRace;
 use getattr_inflight::Waiting;
+use listed_directories::ListedDirectories;
 use pages::Pages;
 use prune::Evictions;
 use shoal_client::{Client, KernelCache, Stale};
@@ -86,7 +87,6 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Weak};
-use unfinished_listings::UnfinishedListings;
 
 /// Numbers of invalidations that the kernel was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -124,7 +124,7 @@ pub(crate) struct Invalidator {
     /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
     listings: DentryUpdates,
     dir_attr_race: DirAttrRace,
-    unfinished_listings: UnfinishedListings,
+    listed_directories: ListedDirectories,
     evictions: Evictions,
     busy: DirActivity,
     /// An inode was invalidated at least once.
@@ -153,7 +153,7 @@ impl Invalidator {
             name_changes: DentryUpdates::new(host),
             listings: DentryUpdates::new(host),
             dir_attr_race: DirAttrRace::new(),
-            unfinished_listings: UnfinishedListings::new(),
+            listed_directories: ListedDirectories::new(),
             evictions: Evictions::default(),
             busy: DirActivity::new(),
             any_invalidations: AtomicBool::new(false),
@@ -333,14 +333,7 @@ impl Invalidator {
         if by.is_some() && dirs.iter().any(|dir| aliased.contains(dir)) {
             self.outdate();
         }
-        if let Some(kernel) = self.kernel() {
-            for node in aliased {
-                // Offset 0 invalidates the pages of a listing as well.
-                if let Err(error) = kernel.inode(node, 0, 0) {
-                    tracing::error!(%error, %node, "the kernel refuses to invalidate an alias of a changed directory");
-                }
-            }
-        }
+        self.invalidate_directories(aliased);
         if let Some(by) = by {
             self.names_changed(dirs, by);
         }

@@ -270,7 +270,7 @@ impl<S: ListingBuffer> Listing<S> {
     /// from now on is repeated once the kernel has handled this reply.
     pub(crate) fn send(mut self, invalidator: &Invalidator) {
         let (dir, tid) = (self.dir, self.tid);
-        invalidator.is_about_to_show(dir);
+        invalidator.record_listing(dir);
         if !S::PLUS {
             return self.sink.send();
         }

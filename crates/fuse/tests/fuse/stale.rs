@@ -147,18 +147,18 @@ fn a_listing_goes_with_the_names_in_it() {
     assert_eq!(list().len(), 302);
 }
 
-/// Four names, in the order of their cookies, in which a directory lists them.
-fn listed() -> [String; 4] {
+/// A gated volume with four files in `dir`, and their names in the order in which it is listed.
+fn four_files() -> (Volume, Arc<Gate>, [String; 4]) {
+    let (volume, gate) =
+        gated(|volume| drop(printed(volume.shell("mkdir dir; cd dir; touch one two three four"))));
     let mut names = ["one", "two", "three", "four"].map(|name| Name::try_from(name).expect("a name"));
     names.sort_by_key(Name::cookie);
-    names.map(|name| std::str::from_utf8(name.as_bytes()).expect("text").to_owned())
+    (volume, gate, names.map(|name| std::str::from_utf8(name.as_bytes()).expect("text").to_owned()))
 }
 
 #[test]
 fn listing_ends_before_a_name_that_must_be_waited_for() {
-    let names = listed();
-    let (volume, gate) =
-        gated(|volume| drop(printed(volume.shell("mkdir dir; cd dir; touch one two three four"))));
+    let (volume, gate, names) = four_files();
     let dir = volume.path("dir");
     let (known, rest) = names.split_at(2);
     gate.list_bare(&rest[0]);
@@ -178,9 +178,7 @@ fn listing_ends_before_a_name_that_must_be_waited_for() {
 
 #[test]
 fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() {
-    let names = listed();
-    let (volume, gate) =
-        gated(|volume| drop(printed(volume.shell("mkdir dir; cd dir; touch one two three four"))));
+    let (volume, gate, names) = four_files();
     let dir = volume.path("dir");
     let inode = ino(&dir);
     gate.list_bare(&names[2]);

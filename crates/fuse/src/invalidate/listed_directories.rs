@@ -15,11 +15,11 @@ const NONE: u64 = 0;
 
 /// Directories that were listed.
 #[derive(Debug)]
-pub(super) struct UnfinishedListings(SlotTable<AtomicU64>);
+pub(super) struct ListedDirectories(SlotTable<AtomicU64>);
 
-impl UnfinishedListings {
-    pub(super) fn new() -> UnfinishedListings {
-        UnfinishedListings(SlotTable::new(LISTING_SLOTS))
+impl ListedDirectories {
+    pub(super) fn new() -> ListedDirectories {
+        ListedDirectories(SlotTable::new(LISTING_SLOTS))
     }
 
     fn add(&self, dir: InodeId) {
@@ -35,24 +35,29 @@ impl UnfinishedListings {
 
 impl Invalidator {
     /// A reply to READDIR is about to be sent.
-    pub(crate) fn is_about_to_show(&self, dir: InodeId) {
-        self.unfinished_listings.add(dir);
+    pub(crate) fn record_listing(&self, dir: InodeId) {
+        self.listed_directories.add(dir);
     }
 
     /// Names of a directory have changed. If it was listed, its cached listing and its attributes are
     /// invalidated. Returns whether they were.
     pub(super) fn ends_listings(&self, dir: InodeId) -> bool {
-        if !self.unfinished_listings.remove(dir) || mistake("complete a listing after a change") {
+        if !self.listed_directories.remove(dir) || mistake("complete a listing after a change") {
             return false;
         }
-        if let Some(kernel) = self.kernel() {
-            for node in self.nodes.of(dir) {
-                if let Err(error) = kernel.inode(node, 0, 0) {
-                    tracing::error!(%error, %dir, "the kernel refuses to invalidate the listing of a changed directory");
-                }
+        self.invalidate_directories(self.nodes.of(dir));
+        true
+    }
+
+    /// Invalidates attributes and cached listings of changed directories, by their node ids.
+    pub(super) fn invalidate_directories(&self, nodes: Vec<InodeId>) {
+        let Some(kernel) = self.kernel() else { return };
+        for node in nodes {
+            // Offset 0 invalidates the pages of a listing as well.
+            if let Err(error) = kernel.inode(node, 0, 0) {
+                tracing::error!(%error, %node, "the kernel refuses to invalidate a changed directory");
             }
         }
-        true
     }
 }
 
@@ -62,7 +67,7 @@ mod tests {
 
     #[test]
     fn change_ends_a_listing_once() {
-        let listings = UnfinishedListings::new();
+        let listings = ListedDirectories::new();
         let (dir, other) = (InodeId(7), InodeId(8));
         assert!(!listings.remove(dir));
         listings.add(dir);
